@@ -215,9 +215,9 @@ def _split(
     if interval == "minute":
         if keep_minutes_days and begin < now - keep_minutes_days * _DAY:
             raise InvalidKeyField("since", f"Sums by minute are kept for {keep_minutes_days} days: choose a later `since`, or hours.")
-        yield Piece("minute", _floor(begin, "minute"), _ceil(end, "minute"))
+        yield Piece("minute", floor_time(begin, "minute"), ceil_time(end, "minute"))
         return
-    first, last = _floor(begin, "hour"), _ceil(end, "hour")
+    first, last = floor_time(begin, "hour"), ceil_time(end, "hour")
     hours_since = now - keep_hours_days * _DAY if keep_hours_days else first
     has_hours = first >= hours_since
     if interval == "hour" or (interval is not None and time_zone != "UTC"):
@@ -233,10 +233,10 @@ def _split(
         return
     # Where the hours of a day are no longer kept, the whole day is the least that is known.
     if not has_hours:
-        first = _floor(first, "day")
-        if _floor(last, "day") < hours_since:
-            last = _ceil(last, "day")
-    whole_begin, whole_end = _ceil(first, "day"), _floor(last, "day")
+        first = floor_time(first, "day")
+        if floor_time(last, "day") < hours_since:
+            last = ceil_time(last, "day")
+    whole_begin, whole_end = ceil_time(first, "day"), floor_time(last, "day")
     if whole_begin >= whole_end:
         yield Piece("hour", first, last)
         return
@@ -268,13 +268,13 @@ def _next_interval(begin: datetime.datetime, interval: Interval) -> datetime.dat
     return begin + _STEPS[interval]
 
 
-def _floor(moment: datetime.datetime, level: Period) -> datetime.datetime:
+def floor_time(moment: datetime.datetime, level: Period) -> datetime.datetime:
     rounded = moment.replace(second=0, microsecond=0)
     if level == "minute":
         return rounded
     return rounded.replace(minute=0) if level == "hour" else rounded.replace(minute=0, hour=0)
 
 
-def _ceil(moment: datetime.datetime, level: Period) -> datetime.datetime:
-    rounded = _floor(moment, level)
+def ceil_time(moment: datetime.datetime, level: Period) -> datetime.datetime:
+    rounded = floor_time(moment, level)
     return rounded if rounded == moment else rounded + _STEPS[level]

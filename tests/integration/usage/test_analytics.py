@@ -162,6 +162,26 @@ async def test_quantiles_are_within_the_stated_error_and_order_groups(records: R
         assert row.first_token and row.first_token.p50 is None, "none was streamed"
 
 
+@pytest.mark.parametrize("time_zone", ["UTC", "Europe/Berlin", "America/New_York", "Pacific/Auckland"])
+@pytest.mark.parametrize("interval", ["day", "week"])
+async def test_quantiles_of_days_anywhere_are_those_of_a_scan(records: Records, interval: Any, time_zone: str):
+    """In another zone a day is that of UTC with some hours more and some fewer: none may be counted twice, or not at all."""
+    by_day = await records.read(interval=interval, time_zone=time_zone, quantiles=True, group_by="team", limit=10)
+    rows = records.scan(by_day)
+    starts = sorted({datetime.datetime.fromisoformat(row.time or "") for row in by_day.data})
+    durations: dict[tuple[str | None, str | None], list[int]] = {}
+    for row in rows:
+        start = max(each for each in starts if each <= row["received_at"])
+        durations.setdefault((start.isoformat(), row["team"]), []).append(row["duration_us"])
+    assert {(row.time, row.group["team"]) for row in by_day.data} == set(durations)
+    for row in by_day.data:
+        measured = sorted(durations[row.time, row.group["team"]])
+        assert row.requests == len(measured) and row.duration
+        for fraction, found in ((50, row.duration.p50), (95, row.duration.p95), (99, row.duration.p99)):
+            exact = measured[-(-len(measured) * fraction // 100) - 1]
+            assert abs((found or 0) - exact) <= RELATIVE_ERROR * exact + 1, (row.time, fraction)
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
