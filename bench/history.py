@@ -3,8 +3,8 @@
     python -m bench.history --rows 5000000 --days 30
 
 Rows, sums and groups are made by the writer's own code, the newest --content of them with content, in an embedded PostgreSQL in a
-temporary folder, or in DATABASE_URL with --keep. It prints the median and the 95th percentile of each question, with a cold cache of plans
-each time.
+temporary folder, or in DATABASE_URL with --keep. Days beyond the first ten are copies of these. It prints the median and the 95th
+percentile of each question, with a cold cache of plans each time.
 """
 
 import argparse
@@ -41,6 +41,7 @@ from app.store.usage.analytics import read_analytics
 from app.store.usage.analytics_query import make_query
 from app.store.usage.rollups import add_rollups
 from app.supervisor import postgres as embedded
+from bench.copied_days import copy_day
 from providers.canonical.chat import Usage
 
 TEAMS, KEYS_OF_A_TEAM, END_USERS, TENANTS = 40, 3, 20_000, 200
@@ -52,6 +53,7 @@ _VOCABULARY = (
 BATCH_ROWS = 20_000
 QUESTION_ROUNDS = 15
 DAY = datetime.timedelta(days=1)
+DIFFERENT_DAYS = 10
 
 
 def exchanges(rows: int, begin: datetime.datetime, seed: int) -> Iterator[Exchange]:
@@ -94,6 +96,7 @@ def exchanges(rows: int, begin: datetime.datetime, seed: int) -> Iterator[Exchan
 
 async def write_days(database_url: str, days: list[tuple[int, datetime.datetime]], rows: int) -> None:
     connection = await connect(database_url)
+    await connection.execute("SET synchronous_commit = off")
     summer = RollupSummer(connection)
     for seed, begin in days:
         await partitions.create_partitions(connection, {int(begin.timestamp()) // 86_400})
@@ -112,6 +115,14 @@ async def _write_batch(connection: partitions.Connection, summer: RollupSummer, 
         await connection.copy_records_to_table("inferences", records=batch, columns=INFERENCE_COLUMNS)
         await add_rollups(connection, await summer.sum(batch), ())
         await add_usage(connection, sum_usage(batch))
+
+
+async def copy_days(database_url: str, copies: list[tuple[datetime.datetime, datetime.datetime]]) -> None:
+    connection = await connect(database_url, None)
+    await connection.execute("SET synchronous_commit = off")
+    for source, target in copies:
+        await copy_day(connection, source, target)
+    await connection.close()
 
 
 def write_process(database_url: str, days: list[tuple[int, datetime.datetime]], rows: int) -> None:
@@ -158,9 +169,10 @@ async def prepare(database_url: str, rows: int, days: int, content: int = 0) -> 
     today = datetime.datetime.now(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     begins = [(number, today - (days - number) * DAY) for number in range(days)]
     await partitions.create_partitions(connection, {int(begin.timestamp()) // 86_400 for _, begin in begins})
+    made = begins[:DIFFERENT_DAYS]
     workers = min(2, os.cpu_count() or 1)
     processes = [
-        multiprocessing.get_context("spawn").Process(target=write_process, args=(database_url, begins[at::workers], rows // days))
+        multiprocessing.get_context("spawn").Process(target=write_process, args=(database_url, made[at::workers], rows // days))
         for at in range(workers)
     ]
     for process in processes:
@@ -169,6 +181,8 @@ async def prepare(database_url: str, rows: int, days: int, content: int = 0) -> 
         await asyncio.to_thread(process.join)
         if process.exitcode:
             raise SystemExit(f"A process that writes rows ended with {process.exitcode}.")
+    copies = [(made[number % DIFFERENT_DAYS][1], begin) for number, begin in begins[DIFFERENT_DAYS:]]
+    await asyncio.gather(*(copy_days(database_url, copies[at::workers]) for at in range(workers)))
     await write_content(connection, content)
     await connection.execute("UPDATE rollups_since SET since = 'epoch'")
     await connection.execute("VACUUM ANALYZE")

@@ -9,7 +9,7 @@ import { Icon, Mark } from './parts/Icon';
 import { copy, toast } from './parts/Toast';
 import { useResource } from './resource';
 import { go, here, place, to } from './router';
-import { RANGES, timeRange } from './scope';
+import { DAYS, RANGES, timeRange } from './scope';
 import { useKeys } from './keys';
 import { isCaller, mayAnywhere, ownTeams, session, signOut } from './session';
 import { switchTheme } from './theme';
@@ -126,7 +126,7 @@ function RangeChoice() {
       <span class="sr">Time</span>
       <select value={range.name ?? ''} onChange={(event) => go(here({ range: event.currentTarget.value, since: null, until: null }))}>
         {range.name === null && <option value="">{range.label}</option>}
-        {RANGES.map(([name, text]) => <option key={name} value={name}>{text}</option>)}
+        {[...RANGES.slice(0, 2), ...DAYS, ...RANGES.slice(2)].map(([name, text]) => <option key={name} value={name}>{text}</option>)}
       </select>
     </label>
   );

@@ -1,11 +1,13 @@
 """Datasets, replays, feedback, refusals and settings; what is excluded, and what is beside a request."""
 
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.browser.conftest import Faults, settle, wait_for
 from tests.browser.test_paths import admin
+from tests.browser.test_roles import token_of
 from tests.support.processes.service import Service
 
 OpenPage = Callable[..., tuple[Any, Faults]]
@@ -52,6 +54,70 @@ def test_a_replay_is_compared_with_its_source(open_page: OpenPage, filled: Servi
     page.wait_for_selector(".pairing .message")
     assert page.locator(".pairing h3").all_inner_texts()[0].startswith("Original:")
     assert "item=" in page.url, "the opened pair is in the address"
+
+
+def test_a_replay_is_started_by_its_form(open_page: OpenPage, filled: Service) -> None:
+    page, faults = open_page()
+    key = admin(filled, "/keys", team="research", limit=1)["data"][0]["prefix"]
+    before = {each["id"] for each in admin(filled, "/replays", limit=100)["data"]}
+    page.goto("/dashboard/replays")
+    settle(page)
+    page.click("text=New replay")
+    page.fill("#model", "never-was")
+    page.fill("#key", key)
+    page.fill("#max_items", "2")
+    page.fill('[id="filter.model"]', "sandbox")
+    page.click("button:has-text('Check and review')")
+    page.wait_for_selector("#model-about .fault >> text=never-was")
+    page.fill("#model", "sandbox-slow")
+    page.click("button:has-text('Check and review')")
+    page.wait_for_selector("text=This would happen")
+    assert {each["id"] for each in admin(filled, "/replays", limit=100)["data"]} == before, "a check starts nothing"
+    page.click("text=Start it")
+    page.wait_for_selector("h1 >> text=Replay with sandbox-slow")
+    id = page.evaluate("location.pathname").rsplit("/", 1)[1]
+    assert id not in before
+    wait_until(lambda: admin(filled, f"/replays/{id}")["status"] == "complete")
+    shown = admin(filled, f"/replays/{id}")
+    assert (shown["definition"]["max_items"], shown["definition"]["filter"]["model"]) == (2, "sandbox")
+    assert sum(shown["items"].values()) == 2
+    assert [each for each in faults.found if "400" not in each] == []
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 180
+    while not is_so():
+        assert time.monotonic() < deadline, "it never was so"
+        time.sleep(0.2)
+
+
+def test_somebody_with_a_role_writes_feedback_on_a_request(open_page: OpenPage, filled: Service) -> None:
+    row = admin(filled, "/inferences", team="support", outcome="answered", limit=1)["data"][0]
+    address = f"/dashboard/requests?team=support&id={row['id']}&tab=feedback"
+    page, faults = open_page()
+    page.goto(address)
+    page.click("text=Write feedback")
+    page.get_by_label("Metric").select_option("comment")
+    page.get_by_label("Value").fill("It named the wrong parcel.")
+    page.click("form[aria-label='Write feedback'] >> text=Save")
+    page.wait_for_selector("[aria-label=Feedback] li >> text=It named the wrong parcel.")
+    page.click("text=Write feedback")
+    page.get_by_label("Metric").select_option("solved")
+    page.wait_for_selector("text=It is about the whole conversation.")
+    page.get_by_label("Value").select_option("no")
+    page.click("form[aria-label='Write feedback'] >> text=Save")
+    page.wait_for_selector("[aria-label=Feedback] li:has-text('solved'):has-text('written by a person') >> text=false")
+    [comment] = admin(filled, "/feedback", inference_id=row["id"], metric="comment")["data"]
+    assert (comment["value"], comment["tags"]) == ("It named the wrong parcel.", {"source": "admin"})
+    solved = admin(filled, "/feedback", episode_id=row["episode_id"], metric="solved", current="true")["data"]
+    assert [each["value"] for each in solved if each["tags"]] == [False]
+    events = admin(filled, "/audit", resource="inference", name=row["id"])["data"]
+    assert [each["action"] for each in events] == ["write_feedback", "write_feedback"]
+    assert faults.found == []
+    viewer, _ = open_page(token=token_of(filled, "viewer", "support"))
+    viewer.goto(address)
+    viewer.wait_for_selector("[aria-label=Feedback] li")
+    assert viewer.locator("text=Write feedback").count() == 0
 
 
 def test_feedback_is_listed_and_summed_as_the_api_has_it(open_page: OpenPage, filled: Service) -> None:

@@ -24,7 +24,7 @@ DEEP_LINKS = (
 )
 ACT = re.compile(
     r"^(New|Change|Delete|Revoke|Rotate|Drain|Use again|Test|Restore|Amount|Override|Remove|Start|Ramp|Stop|Promote|End|Cancel|Go on|Build"
-    r"|Store|Create|Save|Check and review)\b"
+    r"|Store|Create|Save|Write|Check and review)\b"
 )
 
 

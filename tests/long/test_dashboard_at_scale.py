@@ -33,8 +33,8 @@ def large() -> Generator[Service]:
         services.stop(running)
 
 
-def overview(since: str, until: str, before: str) -> dict[str, Any]:
-    now, earlier = {"since": since, "until": until}, {"since": before, "until": since}
+def overview(since: str, until: str, before: str, time_zone: str = "UTC") -> dict[str, Any]:
+    now, earlier = {"since": since, "until": until, "time_zone": time_zone}, {"since": before, "until": since, "time_zone": time_zone}
     return {
         "all": {**now, "quantiles": True},
         "earlier": {**earlier, "quantiles": True},
@@ -52,6 +52,7 @@ def reads(since: str, until: str, before: str, inference: str) -> Mapping[str, t
     day = (datetime.datetime.fromisoformat(until) - datetime.timedelta(days=1)).isoformat()
     return {
         "overview of 30 days": ("/analytics/batch", {"questions": overview(since, until, before)}),
+        "overview of 30 days in a time zone": ("/analytics/batch", {"questions": overview(since, until, before, "Europe/Berlin")}),
         "overview of a day": ("/analytics/batch", {"questions": overview(day, until, since)}),
         "requests": ("/inferences", {**time, "limit": 50, "preview": "true"}),
         "requests that failed, of a team": (

@@ -37,6 +37,7 @@ from app.api.admin.records import (
     inference_tail,
     inferences,
     refusals,
+    written_feedback,
 )
 from app.api.admin.usage import analytics, costs
 from app.api.own import operations as own_key
@@ -90,6 +91,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *episodes.operations(gateway.settings),
         *analytics.operations(gateway.settings),
         *feedback.operations(),
+        *written_feedback.operations(gateway),
         *refusals.operations(),
         *datasets.operations(gateway.settings),
         *dataset_export.operations(),

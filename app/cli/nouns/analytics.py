@@ -21,7 +21,12 @@ from app.store.usage.analytics_rows import Analytics, AnalyticsRow
 
 @click.group(cls=OrderedGroup, invoke_without_command=True)
 @click.option("--by", "group_by", metavar="NAMES", default="", help=f"Group by these, with commas: {', '.join(DIMENSIONS)}, tag:NAME.")
-@click.option("--where", metavar="NAME=VALUE", multiple=True, help="Only of this team, key, model, tag:NAME ...; may be repeated.")
+@click.option(
+    "--where",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Only of this team, key, model, tag:NAME ...; NAME!=VALUE: all but that one (no tag). May be repeated.",
+)
 @click.option(
     "--since", type=PastMomentParam(), help="From then on: 7d (ago), 2026-11-01 or 2026-11-01T08:00Z. Default: 30d, with hours 1d."
 )
@@ -55,6 +60,7 @@ def analytics(
       narthex analytics --by team --order-by cost_microusd
       narthex analytics --by model --since 1d --order-by p95_duration_us --quantiles
       narthex analytics --by status --where team=search --interval hour
+      narthex analytics --by model --where model!=sandbox
 
     With --json: what GET /admin/v1/analytics returns.
     """
@@ -64,6 +70,7 @@ def analytics(
             raise click.UsageError(f"`narthex analytics {context.invoked_subcommand}` takes none of the options of `narthex analytics`.")
         return
     settings = Settings.read()
+    filters, excluded = _parse_filters(where)
     try:
         query = make_query(
             since=since,
@@ -74,7 +81,8 @@ def analytics(
             interval=interval,
             time_zone=time_zone,
             group_by=group_by,
-            filters=_parse_filters(where),
+            filters=filters,
+            excluded=excluded,
             order_by=order_by,
             limit=limit,
             quantiles=quantiles,
@@ -143,16 +151,21 @@ def _with_options(message: str) -> str:
     return re.sub(r"`(\w+)`", lambda name: "--by" if name[1] == "group_by" else f"--{name[1].replace('_', '-')}", message)
 
 
-def _parse_filters(where: tuple[str, ...]) -> dict[str, str]:
+def _parse_filters(where: tuple[str, ...]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """The values that are wanted, and those that are left out, by dimension. Raises click.BadParameter."""
     filters: dict[str, str] = {}
+    excluded: dict[str, tuple[str, ...]] = {}
     for each in where:
         name, separator, value = each.partition("=")
+        if separator and name.endswith("!") and (left_out := name.removesuffix("!")) in DIMENSIONS:
+            excluded[left_out] = (*excluded.get(left_out, ()), value)
+            continue
         if not separator or not (name in DIMENSIONS or (name.startswith("tag:") and len(name) > len("tag:"))):
             raise click.BadParameter(f"NAME of NAME=VALUE may be {', '.join(DIMENSIONS)} or tag:NAME", param_hint="--where")
         if name in filters:
             raise click.BadParameter(f"{name} is given twice", param_hint="--where")
         filters[name] = value
-    return filters
+    return filters, excluded
 
 
 def _print_rows(found: Analytics, *, quantiles: bool) -> None:

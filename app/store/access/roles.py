@@ -22,6 +22,7 @@ Permission = Literal[
     "admin_keys:write",  # keys that may do everything
     "records:read",  # inferences and episodes, without what was written
     "records:content",
+    "feedback:write",  # on recorded requests, as their callers send it
     "datasets:write",  # copies of what was written, which stay when records expire
     "records:erase",  # what was recorded of somebody, for good
     "access:read",  # users, service accounts, groups and their roles
@@ -42,14 +43,14 @@ _READ = _permissions("config:read", "teams:read", "keys:read", "records:read")
 COMPANY_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     "owner": _EVERYTHING,
     "admin": _EVERYTHING - _permissions("admin_keys:write", "owners:write"),
-    "editor": _READ | _permissions("config:write", "teams:write", "keys:write", "records:content", "datasets:write"),
+    "editor": _READ | _permissions("config:write", "teams:write", "keys:write", "records:content", "feedback:write", "datasets:write"),
     "viewer": _READ,
     "auditor": _READ | _permissions("records:content", "access:read", "audit:read"),
 }
 
 # Of a role within a team: never anything about what teams share, or about the weight that the team has against others.
 _IN_TEAM = _permissions(
-    *("teams:read", "keys:read", "keys:write", "records:read", "records:content", "datasets:write"),
+    *("teams:read", "keys:read", "keys:write", "records:read", "records:content", "feedback:write", "datasets:write"),
     *("access:read", "access:write", "audit:read"),
 )
 TEAM_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {

@@ -26,7 +26,7 @@ SELECT k.id::text, k.team_id::text, k.admin, k.prefix, k.counts_as, k.hash, k.mo
 FROM keys k JOIN teams t ON t.id = k.team_id
 """
 _FIND = f"{_SELECT} WHERE k.prefix = ANY($1::text[]) AND k.revoked_at IS NULL"
-_FIND_HOLDER = text(f"{_SELECT} WHERE (k.id = CAST(:key_id AS uuid) OR k.prefix = :prefix) AND k.revoked_at IS NULL")
+_FIND_HOLDER = text(f"{_SELECT} WHERE (k.id = CAST(:key_id AS uuid) OR k.prefix = :prefix) AND (k.revoked_at IS NULL OR :with_revoked)")
 _VERSIONS = """
 SELECT (SELECT version FROM snapshot_version) AS snapshot,
        (SELECT version FROM keys_version) AS keys,
@@ -63,9 +63,12 @@ async def find_callers(connection: "asyncpg.Connection[Any]", prefixes_by_hash: 
     return found
 
 
-async def find_key_holder(connection: AsyncConnection, *, key_id: str | None = None, prefix: str | None = None) -> Caller | None:
+async def find_key_holder(
+    connection: AsyncConnection, *, key_id: str | None = None, prefix: str | None = None, with_revoked: bool = False
+) -> Caller | None:
     """The caller that a key stands for, whose secret nobody sends. None: there is no such key, or it is revoked. `prefix` has no nx-."""
-    row = (await connection.execute(_FIND_HOLDER, {"key_id": key_id, "prefix": prefix})).mappings().first()
+    values = {"key_id": key_id, "prefix": prefix, "with_revoked": with_revoked}
+    row = (await connection.execute(_FIND_HOLDER, values)).mappings().first()
     return None if row is None else _caller(row)
 
 

@@ -131,7 +131,7 @@ async def _sum(
     begin: datetime.datetime,
     end: datetime.datetime | None,
 ) -> int:
-    rollups, groups = tables.rollup_tables[level], tables.rollup_groups
+    rollups, groups = matching_hours.broadest_table(filters, level), tables.rollup_groups
     query = (
         select(func.sum(rollups.c.requests))
         .select_from(rollups.join(groups, groups.c.id == rollups.c.group_id))

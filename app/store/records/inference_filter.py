@@ -9,12 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.domain.episode_names import episode_id_of
-from app.domain.errors import InvalidKeyField
 from app.domain.exchange import OriginKind
 from app.store.postgres import tables
 from app.store.postgres.conditions import AnyOf, one_of, values_of
 from app.store.usage.counted_models import model_names
-from app.store.usage.named_filters import NamedFilters, check_named
+from app.store.usage.named_filters import NamedFilters, check_excluded, check_named
 
 # A caller may send an episode id from up to a minute in the future, so its inferences may be that much older.
 _EPISODE_TOLERANCE_MS = 60_000
@@ -89,10 +88,7 @@ async def check_names(connection: AsyncConnection, filters: InferenceFilter, *, 
     if is_empty:
         await check_named(connection, named_filters(filters), filters.only_teams)
     if filters.excluded is not None:
-        try:
-            await check_named(connection, named_filters(filters.excluded), filters.only_teams)
-        except InvalidKeyField as fault:
-            raise InvalidKeyField(f"not_{fault.field}", str(fault)) from None
+        await check_excluded(connection, named_filters(filters.excluded), filters.only_teams)
 
 
 def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:

@@ -1,16 +1,30 @@
 """Hours that hold inferences that a filter matches, found in rollups: what need not be searched is not read."""
 
 import datetime
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Literal
 
 from sqlalchemy import ColumnElement, Table, and_, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.postgres import tables
 from app.store.postgres.conditions import values_of
+from app.store.postgres.tables import RollupLevel
 from app.store.records.inference_filter import InferenceFilter, equal_conditions, status_conditions
 from app.store.usage.rollups import OTHER, REFUSED
 
+# See BROAD_COLUMNS in app/store/usage/rollups.py. The one with the fewest groups first.
+_OF_TARGETS = frozenset({"model", "provider", "served_model", "outcome"})
+_OF_TEAMS = frozenset({"team_id", "team", "only_teams", "outcome"})
+_BROAD_LEVELS: Mapping[Literal["hour", "day"], Sequence[tuple[RollupLevel, frozenset[str]]]] = {
+    "hour": (("hour_and_target", _OF_TARGETS), ("hour_and_team", _OF_TEAMS)),
+    "day": (("day_and_target", _OF_TARGETS), ("day_and_team", _OF_TEAMS)),
+}
+# Those of _group_conditions().
+_GROUP_FIELDS = (
+    *("team_id", "model", "outcome", "provider", "served_model", "route", "error", "function", "variant"),
+    *("status", "status_class", "team", "only_teams", "key"),
+)
 _HOUR = datetime.timedelta(hours=1)
 _DAY = datetime.timedelta(days=1)
 _FIRST_WINDOW = 2 * _DAY
@@ -84,8 +98,23 @@ async def _hours(
 
 
 def hourly_table(filters: InferenceFilter) -> Table:
-    by_subject = filters.end_user is not None or filters.tag is not None
-    return (tables.subject_rollup_tables if by_subject else tables.rollup_tables)["hour"]
+    """The one with the fewest rows whose groups tell apart what the filters are about."""
+    if filters.end_user is not None or filters.tag is not None:
+        return tables.subject_rollup_tables["hour"]
+    return broadest_table(filters, "hour")
+
+
+def broadest_table(filters: InferenceFilter, period: Literal["hour", "day"]) -> Table:
+    """The one of all requests, which knows no end users and tags."""
+    given = _group_fields(filters) | (set[str]() if filters.excluded is None else _group_fields(filters.excluded))
+    for level, names in _BROAD_LEVELS[period]:
+        if given <= names:
+            return tables.rollup_tables[level]
+    return tables.rollup_tables[period]
+
+
+def _group_fields(filters: InferenceFilter) -> set[str]:
+    return {name for name in _GROUP_FIELDS if getattr(filters, name) is not None}
 
 
 def rollup_conditions(filters: InferenceFilter, rollups: Table) -> Iterator[ColumnElement[bool]]:

@@ -13,33 +13,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain.errors import InvalidKeyField
 from app.process.thread_steps import in_steps, run_in_steps
 from app.store.postgres import spools
-from app.store.postgres.conditions import values_of
-from app.store.postgres.tables import rollup_tables, subject_rollup_tables
-from app.store.usage.analytics_query import MAX_GROUPS, AnalyticsQuery, Piece, is_subject
+from app.store.postgres.conditions import AnyOf, values_of
+from app.store.usage.analytics_query import MAX_GROUPS, AnalyticsQuery
 from app.store.usage.analytics_rows import Analytics, AnalyticsRow, Quantiles
-from app.store.usage.named_filters import NamedFilters, check_named
-from app.store.usage.rollups import REFUSED, UNKNOWN
+from app.store.usage.named_filters import NamedFilters, check_excluded, check_named
+from app.store.usage.rollup_rows import RollupRows
+from app.store.usage.rollups import REFUSED
 from app.store.usage.sketches import COUNT_BITS, quantiles
 from app.store.usage.uncounted_inferences import count_uncounted
 
 _FRACTIONS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _COUNT_MASK = (1 << COUNT_BITS) - 1
 
-# Of a group, as text: what callers see, and filter by. A team or key that was removed is shown by its id; refusals may be of none.
-_GROUP_EXPRESSIONS: Mapping[str, str] = {
-    "team": f"coalesce(teams.name, rollup_groups.team_id::text, '{UNKNOWN}')",
-    "key": f"coalesce('nx-' || keys.prefix, rollup_groups.key_id::text, '{UNKNOWN}')",
-    "model": "rollup_groups.model",
-    "provider": "rollup_groups.provider",
-    "target": "CASE WHEN rollup_groups.provider = '' THEN '' ELSE rollup_groups.provider || '/' || rollup_groups.served_model END",
-    "function": "rollup_groups.function",
-    "variant": "rollup_groups.variant",
-    "route": "rollup_groups.route",
-    "status": "rollup_groups.status::text",
-    "outcome": "rollup_groups.outcome",
-    "error": "rollup_groups.error",
-    "rule": "rollup_groups.rule",
-}
 _REQUESTS = f"coalesce(sum(requests) FILTER (WHERE outcome <> '{REFUSED}'), 0)"
 _SUMS: Mapping[str, str] = {
     "requests": _REQUESTS,
@@ -56,11 +41,6 @@ _SUMS: Mapping[str, str] = {
     "max_duration_us": "max(max_duration_us)",
 }
 _SELECTED_SUMS = ", ".join(f"{sum} AS sum_of_{name}" for name, sum in _SUMS.items())
-_READ_COLUMNS = (
-    *("time", "group_id", "requests", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_microusd"),
-    *("estimated_microusd", "unpriced", "duration_us", "max_duration_us"),
-)
-
 
 Key = tuple[Any, ...]
 
@@ -77,7 +57,8 @@ async def read_analytics(connection: AsyncConnection, query: AnalyticsQuery, *, 
     groups, has_more = await reader.top_groups()
     rows = await reader.rows(groups)
     if not rows and REFUSED not in values_of(query.filters.get("outcome")):  # what is refused may have any name
-        await check_named(connection, _named_filters(query), only_teams)
+        await check_named(connection, _named_filters(query.filters), only_teams)
+    await check_excluded(connection, _named_filters(query.excluded), only_teams)
     if query.fill:
         unfilled = rows
         rows = await run_in_steps(lambda: reader.filled(unfilled, groups))
@@ -95,8 +76,8 @@ async def read_analytics(connection: AsyncConnection, query: AnalyticsQuery, *, 
     )
 
 
-def _named_filters(query: AnalyticsQuery) -> NamedFilters:
-    wanted = query.filters.get
+def _named_filters(values: Mapping[str, AnyOf]) -> NamedFilters:
+    wanted = values.get
     return NamedFilters(
         team=wanted("team"), key=wanted("key"), model=wanted("model"), function=wanted("function"), provider=wanted("provider")
     )
@@ -108,11 +89,8 @@ class _Reader:
     def __init__(self, connection: AsyncConnection, query: AnalyticsQuery, only_teams: Collection[str] | None) -> None:
         self._connection = connection
         self._query = query
-        self._parameters: dict[str, Any] = {}
-        self._subject = query.subject_dimension
-        self._breadth = query.breadth(by_team=only_teams is not None or query.subject_dimension is not None)
         self._labels = [f"d{at}" for at in range(len(query.group_by))]
-        self._groups = self._groups_query(only_teams)
+        self._rows = RollupRows(query, only_teams)
         self._sums: dict[Key, list[int]] = {}
 
     async def top_groups(self) -> tuple[list[Key], bool]:
@@ -124,7 +102,7 @@ class _Reader:
             return await self._slowest_groups()
         labels = ", ".join(self._labels)
         statement = (
-            f"SELECT {labels}, {_SELECTED_SUMS} FROM ({self._read()}) AS read GROUP BY {labels}"
+            f"SELECT {labels}, {_SELECTED_SUMS} FROM ({self._rows.plain()}) AS read GROUP BY {labels}"
             f" ORDER BY {_SUMS[query.order_by]} DESC, {labels} LIMIT {query.limit + 1}"
         )
         rows = await self._fetch(statement)
@@ -168,7 +146,7 @@ class _Reader:
         grouping = f" GROUP BY {', '.join(names)} ORDER BY {', '.join(names)}" if names else ""
         selected = ", ".join([*names, _SELECTED_SUMS])
         found = await self._fetch(
-            f"SELECT {selected} FROM ({self._read()}) AS read{self._among(groups)}{grouping}", self._group_arguments(groups)
+            f"SELECT {selected} FROM ({self._rows.plain()}) AS read{self._among(groups)}{grouping}", self._group_arguments(groups)
         )
         width = len(names)
         sums_by_key = {tuple(row[:width]): _integers(row[width:]) for row in found}
@@ -187,7 +165,9 @@ class _Reader:
     async def _slowest_groups(self) -> tuple[list[Key], bool]:
         limit = self._query.limit
         labels = ", ".join(self._labels)
-        groups = [tuple(row) for row in await self._fetch(f"SELECT DISTINCT {labels} FROM ({self._read()}) AS read LIMIT {MAX_GROUPS + 1}")]
+        groups = [
+            tuple(row) for row in await self._fetch(f"SELECT DISTINCT {labels} FROM ({self._rows.plain()}) AS read LIMIT {MAX_GROUPS + 1}")
+        ]
         if len(groups) > MAX_GROUPS:
             raise InvalidKeyField("order_by", f"There are more than {MAX_GROUPS} groups to order by a quantile: add a filter.")
         found = await self._quantiles("duration_sketch", groups, by_time=False)
@@ -199,12 +179,16 @@ class _Reader:
         names = ", ".join([*times, *self._labels])
         comma = f"{names}, " if names else ""
         grouping = f" GROUP BY {names}" if names else ""
+        # Without OFFSET, what is selected would be computed for each entry of a sketch in place of each sketch.
+        read = f"SELECT * FROM ({self._rows.signed(sketch)}) AS read{self._among(groups)} OFFSET 0"
+        entries = f"SELECT {comma}sign, unnest({sketch}) AS entry FROM ({read}) AS read"
         buckets = (
-            f"SELECT {comma}entry >> {COUNT_BITS} AS bucket, sum(entry & {_COUNT_MASK})::bigint AS count"
-            f" FROM ({self._read(sketch)}) AS read CROSS JOIN LATERAL unnest({sketch}) AS entry{self._among(groups)} GROUP BY {comma}bucket"
+            f"SELECT {comma}entry >> {COUNT_BITS} AS bucket, sum(sign * (entry & {_COUNT_MASK}))::bigint AS count"
+            f" FROM ({entries}) AS entries GROUP BY {comma}bucket"
         )
         rows = await self._fetch(
-            f"SELECT {comma}array_agg(bucket), array_agg(count) FROM ({buckets}) AS buckets{grouping}", self._group_arguments(groups)
+            f"SELECT {comma}array_agg(bucket), array_agg(count) FROM ({buckets}) AS buckets WHERE count > 0{grouping}",
+            self._group_arguments(groups),
         )
         width = len(times) + len(self._labels)
         return await asyncio.to_thread(_read_quantiles, [tuple(row) for row in rows], width)
@@ -221,58 +205,8 @@ class _Reader:
     def _group_arguments(self, groups: Sequence[Key]) -> dict[str, Any]:
         return {f"groups{at}": [group[at] for group in groups] for at in range(len(self._labels))}
 
-    def _read(self, *more_columns: str) -> str:
-        """The rows of all pieces of the period, with their time and dimensions."""
-        query = self._query
-        columns = [*_READ_COLUMNS, *more_columns]
-        if self._subject:
-            columns.append("value")
-        pieces: list[str] = []
-        for at, piece in enumerate(query.pieces):
-            self._parameters |= {f"begin{at}": piece.begin, f"end{at}": piece.end}
-            conditions = [f"time >= :begin{at}", f"time < :end{at}"]
-            if self._subject:
-                self._parameters["subject"] = self._subject
-                conditions.append("dimension = :subject")
-                if self._subject in query.filters:
-                    self._parameters["subject_values"] = list(values_of(query.filters[self._subject]))
-                    conditions.append("value = ANY(CAST(:subject_values AS text[]))")
-            pieces.append(f"SELECT {', '.join(columns)} FROM {self._table(piece)} WHERE {' AND '.join(conditions)}")
-        dimensions = [f"{'value' if is_subject(name) else f'groups.g{at}'} AS d{at}" for at, name in enumerate(query.group_by)]
-        if query.interval is not None:
-            self._parameters["time_zone"] = query.time_zone
-            dimensions.append(f"date_trunc('{query.interval}', time, :time_zone) AS at")
-        selected = ", ".join([*dimensions, "groups.outcome", "rollups.*"])
-        read = " UNION ALL ".join(pieces)
-        return f"SELECT {selected} FROM ({read}) AS rollups JOIN ({self._groups}) AS groups ON groups.id = rollups.group_id"
-
-    def _table(self, piece: Piece) -> str:
-        """The one with the fewest rows that has what the query needs."""
-        tables = subject_rollup_tables if self._subject else rollup_tables
-        broad = next((table for level, table in tables.items() if level == f"{piece.level}_and_{self._breadth}"), None)
-        return (tables[piece.level] if broad is None else broad).name
-
-    def _groups_query(self, only_teams: Collection[str] | None) -> str:
-        query = self._query
-        labels = [f"{_GROUP_EXPRESSIONS[name]} AS g{at}" for at, name in enumerate(query.group_by) if not is_subject(name)]
-        conditions: list[str] = []
-        for at, (name, wanted) in enumerate((name, wanted) for name, wanted in query.filters.items() if not is_subject(name)):
-            condition = f"{_GROUP_EXPRESSIONS[name]} = ANY(CAST(:filter{at} AS text[]))"
-            if name == "status":  # 5xx is a class of them
-                condition = f"({condition} OR rollup_groups.status / 100 || 'xx' = ANY(CAST(:filter{at} AS text[])))"
-            conditions.append(condition)
-            self._parameters[f"filter{at}"] = list(values_of(wanted))
-        if only_teams is not None:
-            self._parameters["only_teams"] = sorted(only_teams)
-            conditions.append("teams.name = ANY(CAST(:only_teams AS text[]))")
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return (
-            f"SELECT {', '.join(['rollup_groups.id', 'rollup_groups.outcome', *labels])} FROM rollup_groups"
-            f" LEFT JOIN teams ON teams.id = rollup_groups.team_id LEFT JOIN keys ON keys.id = rollup_groups.key_id{where}"
-        )
-
     async def _fetch(self, statement: str, arguments: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        return (await self._connection.execute(text(statement), {**self._parameters, **(arguments or {})})).all()
+        return (await self._connection.execute(text(statement), {**self._rows.parameters, **(arguments or {})})).all()
 
 
 def _integers(row: Sequence[Any]) -> list[int]:

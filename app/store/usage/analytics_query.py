@@ -75,6 +75,8 @@ class AnalyticsQuery(Struct, frozen=True):
     limit: int  # groups, the first by `order_by`
     quantiles: bool
     fill: bool = False  # rows of zero for intervals without requests
+    # Values by dimension: groups with any of these are left out, and those without a value stay.
+    excluded: Mapping[str, AnyOf] = {}
 
     @property
     def begin(self) -> datetime.datetime:
@@ -103,7 +105,8 @@ class AnalyticsQuery(Struct, frozen=True):
 
         Returns None if only the groups themselves do. `by_team` says that teams must be told apart, too.
         """
-        needed = {name for name in (*self.group_by, *self.filters, *(("team",) if by_team else ())) if not is_subject(name)}
+        by_team_too = ("team",) if by_team else ()
+        needed = {name for name in (*self.group_by, *self.filters, *self.excluded, *by_team_too) if not is_subject(name)}
         return next((breadth for breadth, names in _BREADTHS.items() if needed <= names), None)
 
     @property
@@ -131,6 +134,7 @@ def make_query(
     limit: int = 20,
     quantiles: bool = False,
     fill: bool = False,
+    excluded: Mapping[str, AnyOf] | None = None,
 ) -> AnalyticsQuery:
     """A query of rollups. The period is widened to whole minutes, hours or days, by which they are kept. `group_by` has names with commas.
 
@@ -150,7 +154,7 @@ def make_query(
     if end - begin > _MAX_DAYS * _DAY:
         raise InvalidKeyField("since", f"The time between `since` and `until` may be {_MAX_DAYS} days at most.")
     pieces = tuple(_split(begin, end, interval, zone, time_zone, now, keep_minutes_days, keep_hours_days))
-    query = AnalyticsQuery(pieces, interval, time_zone, zone, groups, filters or {}, order_by, limit, quantiles, fill)
+    query = AnalyticsQuery(pieces, interval, time_zone, zone, groups, filters or {}, order_by, limit, quantiles, fill, excluded or {})
     _check_subjects(query)
     _check_rows(query)
     return query
@@ -177,6 +181,9 @@ def _check_subjects(query: AnalyticsQuery) -> None:
             "group_by",
             f"Sums are kept by the end user or by one tag, not by several at once: {', '.join(sorted(subjects))}. Group and filter by one.",
         )
+    for name in query.excluded:
+        if is_subject(name) and name not in subjects:  # nothing has the sums of all but one: many requests have no value there
+            raise InvalidKeyField(f"not_{name}", f"Sums leave out values of {name} only from groups by it: add `group_by={name}`.")
     if subjects and query.interval == "minute":
         raise InvalidKeyField("interval", "By end user or tag `interval` may be hour, day, week or month: no sums by minute are kept.")
 
@@ -208,9 +215,9 @@ def _split(
     if interval == "minute":
         if keep_minutes_days and begin < now - keep_minutes_days * _DAY:
             raise InvalidKeyField("since", f"Sums by minute are kept for {keep_minutes_days} days: choose a later `since`, or hours.")
-        yield Piece("minute", _floor(begin, "minute"), _ceil(end, "minute"))
+        yield Piece("minute", floor_time(begin, "minute"), ceil_time(end, "minute"))
         return
-    first, last = _floor(begin, "hour"), _ceil(end, "hour")
+    first, last = floor_time(begin, "hour"), ceil_time(end, "hour")
     hours_since = now - keep_hours_days * _DAY if keep_hours_days else first
     has_hours = first >= hours_since
     if interval == "hour" or (interval is not None and time_zone != "UTC"):
@@ -226,10 +233,10 @@ def _split(
         return
     # Where the hours of a day are no longer kept, the whole day is the least that is known.
     if not has_hours:
-        first = _floor(first, "day")
-        if _floor(last, "day") < hours_since:
-            last = _ceil(last, "day")
-    whole_begin, whole_end = _ceil(first, "day"), _floor(last, "day")
+        first = floor_time(first, "day")
+        if floor_time(last, "day") < hours_since:
+            last = ceil_time(last, "day")
+    whole_begin, whole_end = ceil_time(first, "day"), floor_time(last, "day")
     if whole_begin >= whole_end:
         yield Piece("hour", first, last)
         return
@@ -261,13 +268,13 @@ def _next_interval(begin: datetime.datetime, interval: Interval) -> datetime.dat
     return begin + _STEPS[interval]
 
 
-def _floor(moment: datetime.datetime, level: Period) -> datetime.datetime:
+def floor_time(moment: datetime.datetime, level: Period) -> datetime.datetime:
     rounded = moment.replace(second=0, microsecond=0)
     if level == "minute":
         return rounded
     return rounded.replace(minute=0) if level == "hour" else rounded.replace(minute=0, hour=0)
 
 
-def _ceil(moment: datetime.datetime, level: Period) -> datetime.datetime:
-    rounded = _floor(moment, level)
+def ceil_time(moment: datetime.datetime, level: Period) -> datetime.datetime:
+    rounded = floor_time(moment, level)
     return rounded if rounded == moment else rounded + _STEPS[level]

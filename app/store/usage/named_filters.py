@@ -57,6 +57,14 @@ async def check_named(connection: AsyncConnection, filters: NamedFilters, only_t
             await _check_configured(connection, name, value, only_teams)
 
 
+async def check_excluded(connection: AsyncConnection, excluded: NamedFilters, only_teams: Collection[str] | None) -> None:
+    """Does what check_named() does, for names that are left out, whatever was found: without them the result would look right."""
+    try:
+        await check_named(connection, excluded, only_teams)
+    except InvalidKeyField as fault:
+        raise InvalidKeyField(f"not_{fault.field}", str(fault)) from None
+
+
 async def _check_team(connection: AsyncConnection, team: str, only_teams: Collection[str] | None) -> None:
     if _is_placeholder(team):
         return

@@ -36,7 +36,7 @@ _BY_VALUE = {
     "refusals": ("team",),
 }
 EXCLUDED = ("not_team", "not_key", "not_model", "not_function", "not_provider")
-LISTS = {path: (*names, *EXCLUDED) if path.startswith("inferences") else names for path, names in _BY_VALUE.items()}
+LISTS = {path: (*names, *EXCLUDED) if path.startswith(("inferences", "analytics")) else names for path, names in _BY_VALUE.items()}
 CASES = [(path, name) for path, names in LISTS.items() for name in names]
 
 

@@ -113,6 +113,10 @@ async def test_count_and_facets_agree_with_the_list(service: Service, sent: Sent
         assert found["data"]["key"] == [{"value": sent.prefixes[0], "requests": 2}]
         others = {each["value"] for each in found["data"]["team"]}
         assert set(sent.teams) <= others, "its own filter does not narrow a facet"
+        but_failed = {**asked, "not_outcome": "failed", "not_key": sent.prefixes[1]}
+        found = (await admin.get(f"{PATH}/facets", params=but_failed)).json()
+        assert found["data"]["key"] == [{"value": sent.prefixes[0], "requests": 1}]
+        assert {each["value"] for each in found["data"]["outcome"]} == {"answered", "failed"}, "what it leaves out can be chosen, too"
         few = (await admin.get(f"{PATH}/facets", params={"of": "team", "limit": 1})).json()
         assert len(few["data"]["team"]) == 1 and few["has_more"] == {"team": True}
         wrong = await admin.get(f"{PATH}/facets", params={"of": "team,colour"})

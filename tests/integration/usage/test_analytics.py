@@ -133,6 +133,24 @@ async def test_subjects_and_filters(records: Records):
     assert top.has_more and len(top.data) == 1
 
 
+async def test_what_is_left_out_is_left_out_of_groups_series_and_quantiles(records: Records):
+    excluded = {"team": "green", "status": "5xx", "model": ("b",)}
+    found = await records.read(group_by="model", quantiles=True, excluded=excluded)
+    rows = [row for row in records.scan(found) if row["team"] == "blue" and row["status"] == 200 and row["model"] != "b"]
+    assert {row.group["model"]: row.requests for row in found.data} == {"a": len(rows)} and rows
+    assert found.data[0].duration and found.data[0].duration.p95
+    by_day = await records.read(interval="day", excluded=excluded)
+    assert sum(row.requests for row in by_day.data) == len(rows)
+    # What has no value stays, as in lists.
+    assert (await records.read(excluded={"variant": "a"})).data[0].requests == len(records.scan(found))
+    users = await records.read(group_by="end_user", excluded={"end_user": "ann"})
+    assert [row.group["end_user"] for row in users.data] == ["bob"]
+    assert users.data[0].requests == sum(row["end_user"] == "bob" for row in records.scan(users))
+    with pytest.raises(InvalidKeyField, match="There is no team 'red'") as refused:
+        await records.read(excluded={"team": "red"})
+    assert refused.value.field == "not_team"
+
+
 async def test_quantiles_are_within_the_stated_error_and_order_groups(records: Records):
     found = await records.read(group_by="provider", quantiles=True, order_by="p95_duration_us")
     slowest = [row.duration.p95 for row in found.data if row.duration]
@@ -142,6 +160,26 @@ async def test_quantiles_are_within_the_stated_error_and_order_groups(records: R
         exact = durations[-(-len(durations) * 95 // 100) - 1]
         assert row.duration and abs((row.duration.p95 or 0) - exact) <= RELATIVE_ERROR * exact + 1
         assert row.first_token and row.first_token.p50 is None, "none was streamed"
+
+
+@pytest.mark.parametrize("time_zone", ["UTC", "Europe/Berlin", "America/New_York", "Pacific/Auckland"])
+@pytest.mark.parametrize("interval", ["day", "week"])
+async def test_quantiles_of_days_anywhere_are_those_of_a_scan(records: Records, interval: Any, time_zone: str):
+    """In another zone a day is that of UTC with some hours more and some fewer: none may be counted twice, or not at all."""
+    by_day = await records.read(interval=interval, time_zone=time_zone, quantiles=True, group_by="team", limit=10)
+    rows = records.scan(by_day)
+    starts = sorted({datetime.datetime.fromisoformat(row.time or "") for row in by_day.data})
+    durations: dict[tuple[str | None, str | None], list[int]] = {}
+    for row in rows:
+        start = max(each for each in starts if each <= row["received_at"])
+        durations.setdefault((start.isoformat(), row["team"]), []).append(row["duration_us"])
+    assert {(row.time, row.group["team"]) for row in by_day.data} == set(durations)
+    for row in by_day.data:
+        measured = sorted(durations[row.time, row.group["team"]])
+        assert row.requests == len(measured) and row.duration
+        for fraction, found in ((50, row.duration.p50), (95, row.duration.p95), (99, row.duration.p99)):
+            exact = measured[-(-len(measured) * fraction // 100) - 1]
+            assert abs((found or 0) - exact) <= RELATIVE_ERROR * exact + 1, (row.time, fraction)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +193,7 @@ async def test_quantiles_are_within_the_stated_error_and_order_groups(records: R
         ({"interval": "hour", "group_by": "team"}, "interval"),
         ({"interval": "day", "time_zone": "Asia/Kolkata"}, "time_zone"),
         ({"time_zone": "Mars"}, "time_zone"),
+        ({"group_by": "team", "excluded": {"end_user": "ann"}}, "not_end_user"),
         ({"since": NOW}, "since"),
     ],
 )
@@ -221,6 +260,8 @@ async def test_rest_and_command_show_requests_moments_after_them(service: Servic
         assert (await caller.get(PATH)).status_code == 403
     shown = json.loads(service.run("analytics", "--where", f"tag:run={tag}", "--by", "model", "--json").stdout)
     assert shown["data"][0]["requests"] == 3
+    others = service.run("analytics", "--where", f"tag:run={tag}", "--where", "model!=sandbox", "--by", "model", "--json")
+    assert json.loads(others.stdout)["data"] == []
     table = service.run("analytics", "--where", f"tag:run={tag}", "--by", "model", "--quantiles")
     assert "sandbox" in table.stdout
     assert shown["data"][0]["unpriced"] == 3

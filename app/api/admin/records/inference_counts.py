@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from app.api.admin.records.inference_filters import InferenceFilters, read_filters
 from app.api.admin.records.inferences import TIMEOUT_S
-from app.api.admin.usage.analytics import SumFilters, parse_filters
+from app.api.admin.usage.analytics import SumFilters, parse_exclusions, parse_filters
 from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import parse_time
@@ -57,7 +57,8 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
         return Answer(Count(found.count, found.capped))
 
     async def facets(call: Call[FacetQuery, NoBody]) -> Answer:
-        query, filters, now = call.query, parse_filters(call.query), datetime.now(UTC)
+        query, now = call.query, datetime.now(UTC)
+        filters, excluded = parse_filters(query), parse_exclusions(query)
         answers = {
             name: await read_analytics(
                 call.connection,
@@ -70,6 +71,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
                     group_by=name,
                     # What else could be chosen in its place: a filter does not count for its own values.
                     filters={other: wanted for other, wanted in filters.items() if other != name},
+                    excluded={other: unwanted for other, unwanted in excluded.items() if other != name},
                     limit=query.limit,
                 ),
                 only_teams=call.visible_teams(),

@@ -84,7 +84,7 @@ class InferenceDetails:
             return await _show_media(call)
 
 
-async def find_shown(call: Call[Any, NoBody], connection: AsyncConnection) -> dict[str, Any]:
+async def find_shown(call: Call[Any, Any], connection: AsyncConnection) -> dict[str, Any]:
     """Finds the inference of the path. Raises UnknownRecord if there is none that the principal may see."""
     id = parse_id(call.path["id"], "id")
     row = await inference_queries.find_inference(connection, id)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from app.api.rest.command import Command
+from app.api.rest.exclusions import PREFIX, excludable, with_exclusions
 from app.api.rest.fields import SEVERAL, Statuses
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
@@ -27,7 +28,7 @@ _Text = Annotated[str, Meta(max_length=1024)]
 _Texts = _Text | Annotated[tuple[_Text, ...], SEVERAL]
 
 
-class SumFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ChosenSums(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The requests that are counted, of those that were received in a time. A filter given several times takes any of its values."""
 
     since: TimeText | None = None
@@ -46,6 +47,13 @@ class SumFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     outcome: Annotated[_Texts, Meta(description="Only with this outcome; `refused` are those that the gateway refused.")] | None = None
     error: Annotated[_Texts, Meta(description="Only with this error.")] | None = None
     rule: Annotated[_Texts, Meta(description="Only refused by this limit.")] | None = None
+
+
+class SumFilters(with_exclusions(ChosenSums), frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The requests that are counted, of those that were received in a time. A filter given several times takes any of its values.
+
+    What has a value of a `not_` filter is left out; what has none there stays.
+    """
 
 
 GroupBy = Annotated[str, Meta(max_length=2048, description=f"Of {', '.join(DIMENSIONS)} and tag:NAME, separated by commas.")]
@@ -89,6 +97,11 @@ class Answers(Struct, frozen=True):
 
     complete_until: Annotated[str | None, Meta(description="Requests that had ended by then are counted; null: no writer has run yet.")]
     answers: Annotated[dict[str, QuestionAnswer], Meta(description="By the names of the questions.")]
+
+
+def parse_exclusions(query: SumFilters) -> dict[str, AnyOf]:
+    """The values by dimension, of what is left out."""
+    return {name: value for name in excludable(ChosenSums) if (value := getattr(query, PREFIX + name)) is not None}
 
 
 def parse_filters(query: SumFilters) -> dict[str, AnyOf]:
@@ -137,6 +150,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             time_zone=query.time_zone,
             group_by=query.group_by or "",
             filters=parse_filters(query),
+            excluded=parse_exclusions(query),
             order_by=query.order_by,
             limit=query.limit,
             quantiles=query.quantiles,

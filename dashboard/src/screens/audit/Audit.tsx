@@ -31,7 +31,7 @@ export function Audit() {
 
 function Events() {
   const query = place.value.query, range = timeRange(), team = scopeTeam(), search = query.get('search') ?? '', name = query.get('name');
-  const filters = { team, since: range.since, until: range.name ? null : range.until, search: search || null, name, limit: 100 };
+  const filters = { team, since: range.since, until: range.open ? null : range.until, search: search || null, name, limit: 100 };
   const key = `audit|${session.value?.id}|${team}|${search}|${name}|${range.name ?? range.since + range.until}`;
   const found = useResource(key, (signal) => get('GET /audit', { query: filters, signal }));
   const [older, setOlder] = useState<{ key: string; rows: RecordedEvent[]; next: string | null } | null>(null), more = older?.key === key ? older : null;

@@ -19,7 +19,7 @@ export function ConversationList() {
   const range = timeRange(), team = scopeTeam(), query = place.value.query, [wanted, setWanted] = useState('');
   const filters: Record<string, string | number> = {};
   for (const name of NAMES) if (query.get(name)) filters[name] = name.startsWith('min_') ? Number(query.get(name)) : query.get(name)!;
-  const asked = { ...filters, team, since: range.since, ...(range.name ? {} : { until: range.until }), limit: PAGE, preview: true };
+  const asked = { ...filters, team, since: range.since, ...(range.open ? {} : { until: range.until }), limit: PAGE, preview: true };
   const key = `conversations|${session.value?.id}|${team}|${JSON.stringify(filters)}|${range.name ?? range.since + range.until}`;
   const found = useResource(key, (signal) => get('GET /episodes', { query: asked, signal }));
   const [older, setOlder] = useState<{ key: string; rows: ListedEpisode[]; next: string | null } | null>(null), more = older?.key === key ? older : null;
@@ -32,6 +32,7 @@ export function ConversationList() {
         </form>
       </Head>
       <div class="filters">
+        <OfUser />
         {NAMES.filter((name) => query.get(name)).map((name) => <a key={name} class="chip on" href={here({ [name]: null })} aria-label={`Remove the filter ${name}`}>{name.replaceAll('_', ' ')} {query.get(name)} <span aria-hidden="true">✕</span></a>)}
         {NARROWED.filter(([, values]) => !Object.keys(values).some((name) => query.has(name))).map(([text, values]) => <a key={text} class="chip" href={here(values)}>{text}</a>)}
       </div>
@@ -53,6 +54,15 @@ export function ConversationList() {
         }}
       </Loaded>
     </>
+  );
+}
+
+function OfUser() {
+  const [user, setUser] = useState('');
+  return (
+    <form class="one-line" onSubmit={(event) => { event.preventDefault(); if (user.trim()) go(here({ end_user: user.trim() })); }}>
+      <input class="input narrow" type="search" aria-label="Only of an end user" placeholder="End user" value={user} onInput={(event) => setUser(event.currentTarget.value)} />
+    </form>
   );
 }
 

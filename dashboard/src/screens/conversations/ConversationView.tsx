@@ -1,7 +1,7 @@
 /** One conversation as a line of turns over time, and what each turn added. */
 import { get } from '../../api';
 import { count, dayAndClock, duration, money, moment, plural } from '../../format';
-import type { EpisodeTimeline, TimelineInference } from '../../generated/api';
+import type { EpisodeTimeline, ShownMessage, TimelineInference } from '../../generated/api';
 import { Head, When } from '../../parts/Head';
 import { Fault, Skeleton } from '../../parts/States';
 import { Status } from '../../parts/Status';
@@ -9,11 +9,14 @@ import { Inline, pretty, Text } from '../../parts/Text';
 import { useResource } from '../../resource';
 import { go, here, place } from '../../router';
 import { useKeys } from '../../keys';
+import { mayAnywhere } from '../../session';
 import { Drawer } from '../requests/Drawer';
+
+const SHOWN_CHARACTERS = 400;
 
 export function ConversationView({ id }: { id: string }) {
   const query = place.value.query, teamId = query.get('team_id'), open = query.get('id');
-  const found = useResource(`episode|${id}|${teamId}`, (signal) => get('GET /episodes/{id}/timeline', { path: { id }, query: { limit: 200, team_id: teamId }, signal }));
+  const found = useResource(`episode|${id}|${teamId}`, (signal) => get('GET /episodes/{id}/timeline', { path: { id }, query: { limit: 200, team_id: teamId, content: mayAnywhere('records:content') ? 'messages' : 'none', max_characters: SHOWN_CHARACTERS }, signal }));
   const episode = found.data, turns = episode?.inferences ?? [], index = turns.findIndex((each) => each.id === open);
   const show = (at: number) => { const turn = turns[at]; if (turn) go(here({ id: turn.id }), { replace: open !== null, keepScroll: true }); };
   const close = () => { go(here({ id: null, tab: null }), { keepScroll: true }); };
@@ -36,7 +39,7 @@ export function ConversationView({ id }: { id: string }) {
       <section class="panel flush">
         <div class="scroll" tabIndex={0} role="region" aria-label="Turns">
           <table class="rows list cards">
-            <thead><tr><th scope="col" class="n">Turn</th><th scope="col">Time</th><th scope="col">Status</th><th scope="col">Served by</th><th scope="col">Calls</th><th scope="col" class="n">Tokens</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Latency</th></tr></thead>
+            <thead><tr><th scope="col" class="n">Turn</th><th scope="col">Time</th><th scope="col">Status</th><th scope="col">Served by</th><th scope="col">What was said</th><th scope="col" class="n">Tokens</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Latency</th></tr></thead>
             <tbody>{turns.map((each, at) => <Turn key={each.id} turn={each} number={at + 1} on={each.id === open} />)}</tbody>
           </table>
         </div>
@@ -61,6 +64,21 @@ function Line({ episode, open }: { episode: EpisodeTimeline; open: string | null
   );
 }
 
+/** The newest words of the user, and what was answered. */
+function Said({ turn }: { turn: TimelineInference }) {
+  if (!turn.messages) return turn.tool_calls?.length ? null : <span class="dim">not kept</span>;
+  const { input, new_from, output } = turn.messages;
+  const asked = input.slice(new_from).filter((each) => each.role === 'user').map(textOf).at(-1), answered = output.map(textOf)[0];
+  return (
+    <>
+      {asked && <p><span class="sr">User: </span><Inline text={asked} /></p>}
+      {answered && <p class="dim"><span class="sr">Answer: </span><Inline text={answered} /></p>}
+    </>
+  );
+}
+
+const textOf = (message: ShownMessage) => message.parts.flatMap((part) => (part.kind === 'text' ? [part.text] : [])).join(' ');
+
 function Turn({ turn, number, on }: { turn: TimelineInference; number: number; on: boolean }) {
   const served = turn.attempts.find((each) => each.error === null);
   return (
@@ -69,7 +87,7 @@ function Turn({ turn, number, on }: { turn: TimelineInference; number: number; o
       <td class="mono"><When at={turn.received_at} words={moment(turn.received_at)} /></td>
       <td><Status status={turn.status} outcome={turn.outcome} /></td>
       <td class="full">{served ? <>{served.provider}/<Inline text={served.served_model} /></> : <span class="dim">nobody</span>}{turn.variant && <span class="tag">{turn.variant}</span>}{turn.attempts.length > 1 && <span class="tag warn">{turn.attempts.length} attempts</span>}</td>
-      <td class="full preview">{turn.tool_calls?.length ? <details><summary>{turn.tool_calls.map((each) => each.name).join(', ')}</summary>{turn.tool_calls.map((each) => <Text key={each.id} text={pretty(each.arguments)} code />)}</details> : <span class="dim">–</span>}</td>
+      <td class="full said"><Said turn={turn} />{turn.tool_calls?.length ? <details><summary>{turn.tool_calls.map((each) => each.name).join(', ')}</summary>{turn.tool_calls.map((each) => <Text key={each.id} text={pretty(each.arguments)} code />)}</details> : null}</td>
       <td class="n wide-only">{count(turn.input_tokens)} + {count(turn.output_tokens)}</td>
       <td class="n">{money(turn.cost_microusd)}</td>
       <td class="n end">{duration(turn.duration_us)}</td>

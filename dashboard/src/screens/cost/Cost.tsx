@@ -66,7 +66,7 @@ export function Cost() {
 const name = (by: string) => (BY.find(([key]) => key === by)?.[1] ?? by).toLowerCase();
 
 /** Where a group's rows are, as the list of requests filters by it. */
-function rowsOf(by: string, value: string): string | null {
+function rowsOf(by: string, value: string): string {
   if (by === 'team') return to('/requests', { team: value });
   if (by === 'target') return to('/requests', { provider: value.split('/')[0], served_model: value.split('/').slice(1).join('/') });
   return to('/requests', { [by]: value });
@@ -82,12 +82,14 @@ function Groups({ rows, by, sum, more }: { rows: AnalyticsRow[]; by: string; sum
           <tbody>
             {rows.map((row) => {
               const value = row.group[by] ?? '', address = value ? rowsOf(by, value) : null;
+              // Who spent it; then, on what.
+              const deeper = by === 'team' && value ? here({ team: value, by: 'model' }) : address;
               return (
                 <tr key={value}>
-                  <th scope="row" class="full">{address ? <a href={address}><bdi>{value}</bdi></a> : <span class="dim">none</span>}</th>
+                  <th scope="row" class="full">{deeper ? <a href={deeper}><bdi>{value}</bdi></a> : <span class="dim">none</span>}</th>
                   <td class="n"><span class="bar"><svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect width={(100 * row.cost_microusd) / most} height="4" /></svg></span><span class="amount">{money(row.cost_microusd)}</span></td>
                   <td class="n">{share(row.cost_microusd, sum.cost_microusd, 1)}</td>
-                  <td class="n" data-name="requests">{compact(row.requests)}</td>
+                  <td class="n" data-name="requests">{address ? <a href={address}>{compact(row.requests)}</a> : compact(row.requests)}</td>
                   <td class="n wide-only">{compact(row.input_tokens)}</td>
                   <td class="n wide-only">{compact(row.output_tokens)}</td>
                   <td class="n wide-only">{share(row.cached_tokens, row.input_tokens, 0)}</td>

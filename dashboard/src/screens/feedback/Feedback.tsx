@@ -73,7 +73,7 @@ const value = (number: number | null, sums: { minimum: number | null; maximum: n
 
 function Events() {
   const query = place.value.query, range = timeRange(), team = scopeTeam();
-  const filters = { team, metric: query.get('metric'), function: query.get('function'), variant: query.get('variant'), model: query.get('model'), matched: query.get('matched') === 'false' ? false : null, current: query.get('history') === '1' || query.get('matched') === 'false' ? null : true, since: range.since, until: range.name ? null : range.until };
+  const filters = { team, metric: query.get('metric'), function: query.get('function'), variant: query.get('variant'), model: query.get('model'), matched: query.get('matched') === 'false' ? false : null, current: query.get('history') === '1' || query.get('matched') === 'false' ? null : true, since: range.since, until: range.open ? null : range.until };
   const key = `feedback-list|${session.value?.id}|${JSON.stringify({ ...filters, since: range.name ?? range.since })}`;
   const found = useResource(key, (signal) => get('GET /feedback', { query: { ...filters, limit: PAGE }, signal }));
   const [more, setMore] = useState<{ key: string; rows: FeedbackEvent[]; next: string | null } | null>(null), older = more?.key === key ? more : null;

@@ -17,6 +17,7 @@ import { scopeTeam, timeRange } from '../../scope';
 import { may, session } from '../../session';
 import { limitWords } from '../teams/KeyView';
 import { LimitForm } from './LimitForm';
+import { byEnd, endWords } from './end';
 
 type Tab = 'budgets' | 'limits' | 'overrides' | 'unmatched';
 const TABS: [Tab, string][] = [['budgets', 'Budgets'], ['limits', 'Limits'], ['overrides', 'Overrides'], ['unmatched', 'Never matched']];
@@ -54,7 +55,7 @@ function Budgets({ round, changed }: Changing) {
     <>
       <Loaded from={found}>
         {(page) => {
-          const budgets = [...page.data].sort((a, b) => (b.usage?.percent ?? -1) - (a.usage?.percent ?? -1));
+          const budgets = byEnd(page.data);
           if (!budgets.length) return <section class="panel"><Empty title={team ? 'No budget names this team' : 'No budget is set'}><p>A budget says what a team, a key, a model or everybody may cost in a day, a week or a month; what would cost more is refused with a 429.</p></Empty></section>;
           return (
             <section class="panel">
@@ -89,7 +90,8 @@ function BudgetRow({ budget, act }: { budget: BudgetInUse; act: (kind: 'change' 
           </p>
           <Meter used={usage.spent_usd} held={usage.reserved_usd ?? 0} forecast={usage.forecast_usd} of={usage.amount_usd} label={`${percent(usage.percent / 100, 0)} used`} />
           <p class="note">
-            {percent(usage.percent / 100, 0)} used · ends {ago(usage.period_end)}
+            {percent(usage.percent / 100, 0)} used · its {budget.per ?? 'month'} ends {ago(usage.period_end)}
+            {endWords(usage) && <> · <b class="bad">{endWords(usage)}</b></>}
             {usage.forecast_usd != null && <> · {usage.forecast_usd > usage.amount_usd ? <span class="bad">{dollars(usage.forecast_usd)} by then at this rate</span> : `${dollars(usage.forecast_usd)} by then at this rate`}</>}
             {Object.values(budget.scope).includes('each') && !('all' in budget.scope) && ` · ${scopeWords(usage.subject)} is nearest its end`}
           </p>

@@ -15,7 +15,7 @@ const PAGE = 25;
 
 export function OwnRequests() {
   const range = timeRange(), key = `own-requests|${session.value?.id}|${range.name ?? range.since + range.until}`;
-  const query = { since: range.since, ...(range.name ? {} : { until: range.until }), limit: PAGE, preview: true };
+  const query = { since: range.since, ...(range.open ? {} : { until: range.until }), limit: PAGE, preview: true };
   const page = useResource(key, (signal) => get('GET /own/inferences', { query, signal }), 30);
   const [older, setOlder] = useState<{ key: string; rows: Inference[]; next: string | null } | null>(null), [loading, setLoading] = useState(false);
   const more = older?.key === key ? older : null, rows = [...((page.data?.data ?? []) as Inference[]), ...(more?.rows ?? [])];

@@ -1,4 +1,4 @@
-/** Budgets, the fullest first. */
+/** Budgets, those that end first at the top. */
 import { get } from '../../api';
 import { Meter } from '../../charts/Meter';
 import { dollars, percent } from '../../format';
@@ -7,12 +7,13 @@ import { useResource } from '../../resource';
 import { to } from '../../router';
 import { scopeTeam } from '../../scope';
 import { may } from '../../session';
+import { byEnd, endWords } from '../limits/end';
 
 export function BudgetsPanel() {
   const team = scopeTeam();
   const found = useResource(`budgets-of-overview|${team}`, (signal) => get('GET /budgets', { query: { limit: 100, team }, signal }), 60);
   if (found.error && !found.data) return <Fault error={found.error} retry={found.reload} />;
-  const budgets = (found.data?.data ?? []).filter((each) => each.usage).sort((a, b) => b.usage!.percent - a.usage!.percent);
+  const budgets = byEnd((found.data?.data ?? []).filter((each) => each.usage));
   return (
     <section class="panel">
       <div class="panel-head"><h2>Budgets</h2>{budgets.length > 6 && <p class="note"><a href={to('/limits')}>all {budgets.length}</a></p>}</div>
@@ -27,7 +28,7 @@ export function BudgetsPanel() {
         <ul class="budget-list">
           {budgets.slice(0, 6).map((each) => (
             <li key={each.name}>
-              <a href={to('/limits')}>{each.name}</a>
+              <span><a href={to('/limits')}>{each.name}</a>{endWords(each.usage!) && <small class="bad"> {endWords(each.usage!)}</small>}</span>
               <span class="n">{dollars(each.usage!.spent_usd)} <small>of {dollars(each.usage!.amount_usd)}</small></span>
               <Meter used={each.usage!.spent_usd} held={each.usage!.reserved_usd ?? 0} forecast={each.usage!.forecast_usd} of={each.usage!.amount_usd} label={`${percent(each.usage!.percent / 100, 0)} used`} />
             </li>

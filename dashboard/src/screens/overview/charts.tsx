@@ -6,10 +6,12 @@ import { Stack } from '../../charts/Stack';
 import type { Mark } from '../../charts/Stack';
 import { get } from '../../api';
 import { useResource } from '../../resource';
+import { to } from '../../router';
 import { may } from '../../session';
 import { count, dayAndClock, duration, durationTick, plural, share } from '../../format';
 import type { Sums } from './sums';
 
+const DAY_MS = 86_400_000;
 const OUTCOMES = [
   { name: 'answered', colour: 'soft' },
   { name: 'disconnected', colour: 'quiet' },
@@ -29,13 +31,15 @@ export function OutcomeChart({ sums }: { sums: Sums }) {
   const totals = shown.map((each) => each.values.reduce((a, b) => a + b, 0));
   const sum = total(sums.all), served = sum?.requests ?? 0, failed = sum?.failed ?? 0, refused = sum?.refused ?? 0;
   const worst = worstTime(times, shown.find((each) => each.name === 'failed')?.values ?? []);
+  const most = worst === null ? '' : `, most at ${dayAndClock(worst)}`;
   const more = refused > 0 ? ` ${count(refused)} more were refused.` : '';
-  const note = served + refused === 0 ? 'Nothing came in this time.' : failed === 0 ? `${plural(served, 'request')}, none of which failed.${more}` : `${count(failed)} of ${plural(served, 'request')} failed (${share(failed, served)})${worst}.${more}`;
+  const note = served + refused === 0 ? 'Nothing came in this time.' : failed === 0 ? `${plural(served, 'request')}, none of which failed.${more}` : `${count(failed)} of ${plural(served, 'request')} failed (${share(failed, served)})${most}.${more}`;
+  const before = worst !== null && may('audit:read') && <> <a href={to('/audit', { tab: 'events', range: null, since: new Date(worst - DAY_MS).toISOString(), until: new Date(worst + step).toISOString() })}>What was changed before?</a></>;
   const complete = sums.all.complete_until ? Date.parse(sums.all.complete_until) : null;
   return (
     <Figure
       title="Requests by outcome"
-      note={note}
+      note={<>{note}{before}</>}
       legend={shown.map(({ name, colour }) => ({ name, colour }))}
       numbers={{ head: ['Time', ...shown.map((each) => each.name)], rows: times.map((at, index) => [dayAndClock(at), ...shown.map((each) => count(each.values[index]!))]).slice(-400) }}
     >
@@ -50,10 +54,10 @@ function useMarks(): Mark[] {
   return (found.data?.data ?? []).map((each) => ({ at: Date.parse(each.at), text: `v${each.version} ${Object.keys(each.changed).join(', ')}` }));
 }
 
-/** Where most failures came at once, if they did. */
-function worstTime(times: number[], failed: number[]): string {
+/** When most failures came at once, if they did. */
+function worstTime(times: number[], failed: number[]): number | null {
   const sum = failed.reduce((a, b) => a + b, 0), most = Math.max(...failed, 0);
-  return sum > 20 && most > (sum / failed.length) * 6 ? `, most at ${dayAndClock(times[failed.indexOf(most)]!)}` : '';
+  return sum > 20 && most > (sum / failed.length) * 6 ? times[failed.indexOf(most)]! : null;
 }
 
 export function LatencyChart({ sums }: { sums: Sums }) {

@@ -5,7 +5,7 @@ import { compact } from '../../format';
 import { go, here, place } from '../../router';
 import { useResource } from '../../resource';
 import { scopeTeam, timeRange } from '../../scope';
-import { FILTERS, filtersInForce, nameOf, typed, withFilter, without, wordsOf } from './filters';
+import { FILTERS, filtersInForce, nameOf, summedFilters, typed, withFilter, without, wordsOf } from './filters';
 import type { Filter } from './filters';
 
 const QUICK: [string, Record<string, string>][] = [
@@ -75,10 +75,11 @@ function AddFilter({ refused, close }: { refused: boolean; close: () => void }) 
   );
 }
 
-/** The values that requests of this time have, with their counts. */
+/** The values that requests of this time have, with their counts among what the other filters let through. */
 function Values({ filter, choose }: { filter: Filter; choose: (value: string) => void }) {
-  const range = timeRange(), team = scopeTeam();
-  const found = useResource(`values|${filter.name}|${team}|${range.name ?? range.since + range.until}`, (signal) => get('GET /inferences/facets', { query: { since: range.since, until: range.until, team, of: filter.name, limit: 100 }, signal }));
+  const range = timeRange(), team = scopeTeam(), others = summedFilters();
+  const key = `values|${filter.name}|${team}|${range.name ?? range.since + range.until}|${JSON.stringify(others)}`;
+  const found = useResource(key, (signal) => get('GET /inferences/facets', { query: { ...others, since: range.since, until: range.until, team, of: filter.name, limit: 100 }, signal }));
   const rows = (found.data?.data[filter.name] ?? []).filter((each) => each.value);
   return (
     <label>

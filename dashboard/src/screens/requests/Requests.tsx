@@ -134,7 +134,7 @@ function Total({ filtered, shown, more }: { filtered: boolean; shown: number; mo
   if (text !== undefined) return <>{shown === 0 ? '' : `${count(shown)}${more ? ' and more' : ''} match · newest first`}</>;
   if (!found.data) return <>newest first</>;
   const number = found.data.capped ? `${count(found.data.count)} requests and more` : plural(found.data.count, 'request');
-  return <>{number} {filtered ? `${found.data.count === 1 ? 'matches' : 'match'}, ` : ''}{range.name ? `in the ${lasting}` : lasting} · newest first</>;
+  return <>{number} {filtered ? `${found.data.count === 1 ? 'matches' : 'match'}, ` : ''}{range.name?.match(/\d/) ? `in the ${lasting}` : lasting} · newest first</>;
 }
 
 function Nothing() {

@@ -86,7 +86,17 @@ export function apiFilters(): Record<string, string | number | string[]> {
   }
   if (team) query['team'] = team;
   query['since'] = range.since;
-  if (range.name === null) query['until'] = range.until;
+  if (!range.open) query['until'] = range.until;
+  return query;
+}
+
+/** Those in force that sums know, for the counts of the values of a filter. Sums know an end user or a tag, not both. */
+export function summedFilters(): Record<string, string[]> {
+  const query: Record<string, string[]> = {};
+  for (const each of filtersInForce()) {
+    const bySubject = (each.filter.name === 'end_user' || each.filter.name === 'tag') && !each.excluded && !query['end_user'] && !query['tag'];
+    if (each.filter.counted || bySubject) (query[nameOf(each)] ??= []).push(each.value);
+  }
   return query;
 }
 
