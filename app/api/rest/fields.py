@@ -4,12 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from app.domain.callers import DroppableFields
 from app.store.configuration.validation.prices import MAX_NAME_CHARACTERS
-
-Drop = Annotated[
-    DroppableFields, Meta(description='Fields that may be left out where a target cannot honour them: "all", or a list of names.')
-]
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
