@@ -147,7 +147,7 @@ def test_which_key_is_unused_for_thirty_days(reader: Reader, filled: Service) ->
 
 
 def test_whether_an_invoice_agrees(reader: Reader, filled: Service) -> None:
-    """Of the history's requests at that host, which have costs; the invoice says twelve dollars for the input of one model."""
+    """The history has requests at that host, with costs; the invoice says twelve dollars for the input of one model."""
     filled.apply('[providers.openai]\nadapter = "openai"\nbase_url = "http://127.0.0.1:9"')
     day = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=3)
     [(recorded, model)] = rows_of(

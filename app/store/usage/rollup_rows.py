@@ -69,7 +69,7 @@ class RollupRows:
         return f"date_trunc('{self._query.interval}', time, :time_zone)"
 
     def _interval_of_utc(self) -> str:
-        """When the interval of the same date as in UTC begins in the time zone."""
+        """Returns when the interval of the same date as in UTC begins in the time zone."""
         return f"date_trunc('{self._query.interval}', time AT TIME ZONE 'UTC') AT TIME ZONE CAST(:time_zone AS text)"
 
     def _piece(self, piece: Piece, name: str, columns: Sequence[str], *conditions: str) -> str:

@@ -165,7 +165,7 @@ async def test_quantiles_are_within_the_stated_error_and_order_groups(records: R
 @pytest.mark.parametrize("time_zone", ["UTC", "Europe/Berlin", "America/New_York", "Pacific/Auckland"])
 @pytest.mark.parametrize("interval", ["day", "week"])
 async def test_quantiles_of_days_anywhere_are_those_of_a_scan(records: Records, interval: Any, time_zone: str):
-    """In another zone a day is that of UTC with some hours more and some fewer: none may be counted twice, or not at all."""
+    """A day of another zone is that of UTC with some hours more and some fewer: none may be counted twice, or not at all."""
     by_day = await records.read(interval=interval, time_zone=time_zone, quantiles=True, group_by="team", limit=10)
     rows = records.scan(by_day)
     starts = sorted({datetime.datetime.fromisoformat(row.time or "") for row in by_day.data})

@@ -25,7 +25,7 @@ WRITTEN_BY = {"source": "admin"}
 
 
 class NewFeedback(Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody says of a request, or of its conversation."""
+    """A judgement of a request, or of its conversation."""
 
     metric: Annotated[Text, Meta(description="The metric; that of episodes is about the request's conversation.")]
     value: Annotated[
@@ -72,7 +72,7 @@ class _Writing:
 
 
 async def _series_of(principal: Principal, connection: AsyncConnection) -> str:
-    """What stands for a key: what somebody says takes the place of what they said before, and stands beside what others said."""
+    """Returns what stands for a key, by which feedback takes the place of what the same person wrote, and stands beside the rest."""
     if principal.kind != "key":
         return principal.id
     own = await find_key_holder(connection, prefix=parse_prefix(principal.id), with_revoked=True)
