@@ -74,7 +74,7 @@ async def change_configuration(
     before and the wanted one; None means all new ones. Raises BadConfiguration, as does `edit`; then nothing was changed.
     """
     # Whoever only reads the configuration imports none of this, which knows every adapter and dialect.
-    change_checks = importlib.import_module("app.store.configuration.validation.change")
+    change_checks = importlib.import_module("app.store.configuration.change_checks")
     await lock_configuration(connection)
     current = await read_state(connection)
     budgets_of_webhooks = await read_budgets_of_webhooks(connection)

@@ -74,6 +74,8 @@ def read_table(name: str) -> Iterator[Row]:
                 stdin.append(rest)
             case status if status.isdigit():
                 yield Row(line, "\n".join(stdin), int(status), rest)
+            case _:
+                pass  # a heading
 
 
 @pytest.fixture(scope="module")
