@@ -63,7 +63,7 @@ class Taker:
             if not counters.is_ready:
                 break
             try:
-                reply: list[Any] = await counters.call(match.row.take(reservation.id, need, mode, bucket_offset))
+                reply: list[Any] = await counters.send_command(match.row.take(reservation.id, need, mode, bucket_offset))
                 if len(reply) > 2 and reply[2] != self._recovery.epoch_ms:
                     self._recovery.observe_epoch(reply[2])
                 if reply[0] == TAKEN:
@@ -86,6 +86,10 @@ class Taker:
                 )
                 return self._take_locally(reservation, match, need, bucket_offset)
             except RedisReplyError as error:
+                if str(error).startswith("NOSCRIPT"):
+                    with contextlib.suppress(RedisUnavailable, RedisReplyError):
+                        await counters.load_scripts()
+                    continue
                 log.error("Redis refused a command of the limits", extra={"reply": str(error)})
                 break
             except asyncio.CancelledError:

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import redis
 from msgspec import Struct
 
 from app.gateway.limits.counters.batches import join_operations
 from app.gateway.limits.counters.commands import DRY_RUN, HAS_OVERRIDE, STAYS_FULL, Amounts, BucketSet, Operation
+from app.gateway.limits.counters.replies import BROKEN, BrokenBucket
 from app.gateway.limits.counters.scripts import EPOCH, REBUILT_PREFIX, REFUSED, TAKEN, Scripts, read_scripts
 from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES
 from tests.support.processes.valkey import Valkey
@@ -94,7 +96,10 @@ class LimitScripts:
             for payload, waiter in join_operations(self._scripts.batch.sha, zip(operations, futures, strict=True)):
                 self.calls += 1
                 connection.send_packed_command([payload])
-                waiter.set_result(connection.read_response())
+                try:
+                    waiter.set_result(connection.read_response())
+                except redis.ResponseError as error:
+                    waiter.set_exception(BrokenBucket(str(error)) if str(error).startswith(BROKEN) else error)
         finally:
             self._client.connection_pool.release(connection)
         return [future.replies.pop() for future in futures]

@@ -7,7 +7,8 @@
 --       then of each row, which is what operations have in common: its rules, and, if there are several, the places of its buckets
 --       among those of the batch.
 --
--- Replies an array, packed: what take or settle reply to each operation, or a text if it failed.
+-- Replies what take or settle reply, or an error that begins with BROKEN; to several operations an array, packed, of what each of them
+-- would get, with a text for an error: Lua takes longer for nested arrays.
 local rules, places, replies, has_places = {}, {}, {}, #ARGV > 2
 for index = 3, #operations do
   local operation = operations[index]
@@ -38,7 +39,7 @@ for index = 3, #operations do
     if not is_of_a_bucket then
       error(reply, 0)
     end
-    reply = message
+    reply = 'BROKEN ' .. message
   end
   replies[index - 2] = reply
 end
@@ -79,4 +80,7 @@ end
 if ended[1] then
   redis.call('DEL', unpack(ended))
 end
-return cmsgpack.pack(replies)
+if #operations > 3 then
+  return cmsgpack.pack(replies)
+end
+return type(replies[1]) == 'string' and {err = replies[1]} or replies[1]

@@ -14,7 +14,7 @@ from app.gateway.limits.counters.scripts import EPOCH, RESERVATION_PREFIX
 # operation with more buckets than that is sent alone.
 MAX_OPERATIONS, MAX_BUCKETS = 32, 160
 
-_EVALSHA, _EPOCH = bulk(b"EVALSHA"), bulk(EPOCH)
+_EVALSHA = bulk(b"EVALSHA")
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
@@ -26,9 +26,9 @@ def join_operations(script: bytes, requests: Iterable[tuple[bytes | Operation, R
     """
     batch: _Batch | None = None
     for request, waiter in requests:
-        is_operation = isinstance(request, Operation)
+        is_operation = type(request) is Operation
         if batch is not None and not (is_operation and batch.has_room_for(request)):
-            yield batch.encode(script), batch
+            yield batch.encode(script)
             batch = None
         if not is_operation:
             yield request, waiter
@@ -37,11 +37,29 @@ def join_operations(script: bytes, requests: Iterable[tuple[bytes | Operation, R
         else:
             batch.add(request, waiter)
     if batch is not None:
-        yield batch.encode(script), batch
+        yield batch.encode(script)
+
+
+def encode_operation(script: bytes, operation: Operation) -> bytes:
+    """The command for an operation that is alone in its turn, as most are."""
+    bucket_set, id = operation.bucket_set, operation.reservation_id
+    encoded = _encode((bucket_set.lease_ms, bucket_set.bucket_count, (1, *operation.numbers)))
+    return b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n%b%b$%d\r\n%b%b\r\n$%d\r\n%b\r\n%b" % (
+        bucket_set.bucket_count + 7,
+        script,
+        bucket_set.encoded_key_count,
+        bucket_set.encoded_keys,
+        len(id) + 5,
+        RESERVATION_PREFIX,
+        id,
+        len(encoded),
+        encoded,
+        bucket_set.encoded_rules,
+    )
 
 
 class _Batch:
-    """Operations that are sent as one command. It gets the reply, and gives each waiter its own."""
+    """Operations that are sent as one command. It gets the reply to several, and gives each waiter its own."""
 
     __slots__ = ("_bucket_count", "_operations", "_rows", "_waiters")
 
@@ -49,26 +67,29 @@ class _Batch:
         self._operations = [operation]
         self._waiters = [waiter]
         self._rows = {operation.bucket_set: 1}
-        self._bucket_count = len(operation.bucket_set.keys)
+        self._bucket_count = operation.bucket_set.bucket_count
 
     def has_room_for(self, operation: Operation) -> bool:
         if len(self._operations) >= MAX_OPERATIONS:
             return False
         bucket_set = operation.bucket_set
-        return bucket_set in self._rows or self._bucket_count + len(bucket_set.keys) <= MAX_BUCKETS
+        return bucket_set in self._rows or self._bucket_count + bucket_set.bucket_count <= MAX_BUCKETS
 
     def add(self, operation: Operation, waiter: ReplyWaiter) -> None:
         self._operations.append(operation)
         self._waiters.append(waiter)
         if operation.bucket_set not in self._rows:
             self._rows[operation.bucket_set] = len(self._rows) + 1
-            self._bucket_count += len(operation.bucket_set.keys)
+            self._bucket_count += operation.bucket_set.bucket_count
 
-    def encode(self, script: bytes) -> bytes:
+    def encode(self, script: bytes) -> tuple[bytes, ReplyWaiter]:
+        """The command, and who waits for its reply."""
         rows = self._rows
         first = self._operations[0].bucket_set
+        if len(self._operations) == 1:
+            return encode_operation(script, self._operations[0]), self._waiters[0]
         if len(rows) == 1:
-            count, argument_count, keys, arguments = len(first.keys), 2, first.encoded_keys, first.encoded_rules
+            count, argument_count, keys, arguments = first.bucket_count, 2, first.encoded_keys, first.encoded_rules
         else:
             count, keys, arguments = _encode_rows(rows)
             argument_count = 1 + 2 * len(rows)
@@ -80,19 +101,18 @@ class _Batch:
             reservations.append(b"$%d\r\n%b%b\r\n" % (len(id) + len(RESERVATION_PREFIX), RESERVATION_PREFIX, id))
         encoded = _encode(operations)
         count += 1 + len(reservations)
-        return b"*%d\r\n%b%b$%d\r\n%d\r\n%b%b%b$%d\r\n%b\r\n%b" % (
+        command = b"*%d\r\n%b%b%b%b%b$%d\r\n%b\r\n%b" % (
             3 + count + argument_count,
             _EVALSHA,
             bulk(script),
-            len(str(count)),
-            count,
-            _EPOCH,
+            bulk(b"%d" % count),
             keys,
             b"".join(reservations),
             len(encoded),
             encoded,
             arguments,
         )
+        return command, self
 
     def done(self) -> bool:
         return False
@@ -113,10 +133,10 @@ class _Batch:
 
 
 def _encode_rows(rows: Iterable[BucketSet]) -> tuple[int, bytes, bytes]:
-    """The number of all buckets, their keys, and of each row its rules and the places of its buckets among them."""
+    """The number of all buckets, the epoch's key and theirs, and of each row its rules and the places of its buckets among them."""
     places: dict[bytes, int] = {}
     arguments: list[bytes] = []
     for row in rows:
         row_places = [places.setdefault(key, len(places) + 1) for key in row.keys]
         arguments += row.encoded_rules, bulk(_encode(row_places))
-    return len(places), b"".join(map(bulk, places)), b"".join(arguments)
+    return len(places), bulk(EPOCH) + b"".join(map(bulk, places)), b"".join(arguments)

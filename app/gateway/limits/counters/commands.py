@@ -1,6 +1,7 @@
 """What is sent to the scripts: operations on buckets, which are joined (see batches.py), and commands."""
 
 from collections.abc import Sequence
+from typing import final
 
 import msgspec
 from msgspec import Struct
@@ -21,12 +22,14 @@ _encode = msgspec.msgpack.Encoder().encode
 class BucketSet:
     """Buckets that are taken from together. `rules`: see take.lua. What is encoded is the same for each batch."""
 
-    __slots__ = ("encoded_keys", "encoded_rules", "keys", "lease_ms")
+    __slots__ = ("bucket_count", "encoded_key_count", "encoded_keys", "encoded_rules", "keys", "lease_ms")
 
     def __init__(self, lease_ms: int, keys: Sequence[bytes], rules: Sequence[int]) -> None:
         self.lease_ms = lease_ms
         self.keys = keys
-        self.encoded_keys = b"".join(map(bulk, keys))
+        self.bucket_count = len(keys)
+        self.encoded_keys = bulk(EPOCH) + b"".join(map(bulk, keys))
+        self.encoded_key_count = bulk(b"%d" % (len(keys) + 2))  # with a reservation
         self.encoded_rules = bulk(_encode(rules))
 
     def take(self, reservation_id: bytes, need: Amounts, mode: int = TAKE, base: int = 0) -> "Operation":
@@ -38,6 +41,7 @@ class BucketSet:
         return Operation(self, reservation_id, (SETTLE, 0, *spent))
 
 
+@final
 class Operation(Struct, frozen=True):
     """What is done with a reservation in one step, after all earlier operations and before all later ones."""
 

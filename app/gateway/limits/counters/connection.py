@@ -8,9 +8,9 @@ from typing import cast
 
 import hiredis
 
-from app.gateway.limits.counters.batches import join_operations
+from app.gateway.limits.counters.batches import encode_operation, join_operations
 from app.gateway.limits.counters.commands import Operation
-from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable, ReplyWaiter
+from app.gateway.limits.counters.replies import BROKEN, BrokenBucket, RedisReplyError, RedisUnavailable, ReplyWaiter
 from providers.transport.write_batcher import WriteBatcher
 
 log = logging.getLogger(__name__)
@@ -60,11 +60,11 @@ class Connection(asyncio.Protocol):
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not False:
                 waiter, _ = self._waiting.popleft()
-                if isinstance(reply, hiredis.ReplyError):
+                if type(reply) is hiredis.ReplyError:
                     message = str(reply)
                     is_fatal = message.startswith(_FATAL_ERROR_PREFIXES)
                     if not waiter.done():
-                        waiter.set_exception(RedisUnavailable(message, unsent=True) if is_fatal else RedisReplyError(message))
+                        waiter.set_exception(_error(message, is_fatal=is_fatal))
                     if is_fatal:
                         log.warning("Redis cannot run commands, so it counts as unavailable", extra={"reply": message})
                         self.abort()
@@ -86,12 +86,17 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         unsent, self._unsent = self._unsent, []
-        commands: list[bytes] = []
         now_s = self._loop.time()
-        for command, waiter in join_operations(self._script, unsent):
-            commands.append(command)
+        if len(unsent) == 1:
+            request, waiter = unsent[0]
             self._waiting.append((waiter, now_s))
-        self._transport.write(b"".join(commands))
+            self._transport.write(encode_operation(self._script, request) if type(request) is Operation else request)
+        else:
+            commands: list[bytes] = []
+            for command, waiter in join_operations(self._script, unsent):
+                commands.append(command)
+                self._waiting.append((waiter, now_s))
+            self._transport.write(b"".join(commands))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_s, self._check_timeout)
 
@@ -123,3 +128,9 @@ class Connection(asyncio.Protocol):
                 return
             self._is_suspect, remaining_s = True, _RECHECK_S
         self._timer = self._loop.call_later(remaining_s, self._check_timeout)
+
+
+def _error(message: str, *, is_fatal: bool) -> RedisUnavailable | RedisReplyError:
+    if is_fatal:
+        return RedisUnavailable(message, unsent=True)
+    return BrokenBucket(message) if message.startswith(BROKEN) else RedisReplyError(message)

@@ -98,8 +98,10 @@ class RedisCounters:
 
         Raises RedisUnavailable, unsent.
         """
+        if self._connection is None:
+            raise RedisUnavailable("There is no connection.", unsent=True)
         waiter: asyncio.Future[Any] = self._loop.create_future()
-        self.send(request, waiter)
+        self._connection.send(request, waiter)
         return waiter
 
     async def _keep_connected(self) -> None:

@@ -169,7 +169,7 @@ local function take(ask, reservation_key, held, rules, places, count)
       local state = leases[bucket] or read_leases(bucket)
       local taken = state[1]
       if not taken then
-        taken = redis.call('ZCOUNT', KEYS[bucket + 1], '(' .. now, '+inf')
+        taken = redis.call('ZCOUNT', KEYS[bucket + 1], now + 1, '+inf')
         state[1] = taken
       end
       left = amount - taken

@@ -52,7 +52,7 @@ async def test_each_operation_gets_its_own_reply_or_error():
         *takes(bucket_set("x"), "ab"), *takes(bucket_set("y", "x"), "c"), bucket_set("x").settle(b"d", ONE)
     )
     cancelled.cancel()
-    waiter.set_result(msgspec.msgpack.encode([[0, 1, 2], [0, 1, 2], "it is no bucket", 1]))
+    waiter.set_result(msgspec.msgpack.encode([[0, 1, 2], [0, 1, 2], "BROKEN it is no bucket", 1]))
     assert (first.result(), settled.result()) == ([0, 1, 2], 1)
     with pytest.raises(BrokenBucket, match="it is no bucket"):
         broken.result()
