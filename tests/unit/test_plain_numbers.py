@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from app.domain.callers import Caller
 from app.domain.limits import Limit
 from app.gateway.limits import refusal
-from app.gateway.limits.counters.scripts import REFUSED, read_scripts
+from app.gateway.limits.counters.scripts import REFUSED
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.limits.rules import RuleTable
 from app.process.plain_numbers import plain_microusd, plain_number, plain_usd
@@ -25,7 +25,7 @@ def test_money_is_money():
 
 def test_a_refusal_says_small_amounts_as_money():
     limit = Limit("budget", {"key": "each"}, "cost_usd", 0.00005, "day")
-    matcher = RuleMatcher(RuleTable([limit]), read_scripts(), 1000, lambda: 0)
+    matcher = RuleMatcher(RuleTable([limit]), 1000, lambda: 0)
     match = matcher.match_for(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
     assert match is not None
     refused = refusal.limit_exceeded(match, [REFUSED, 0, 0, 0, 20, 1000, 1000, 0], (1, 1, 1, 2, 30, 1))

@@ -13,8 +13,8 @@ from typing import cast
 import msgspec
 
 from app.gateway.learned_rules.store import LearnedRuleStore, StoredRule
-from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.counters import RedisCounters
+from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.resp import command
 from app.process.background_tasks import BackgroundTask
 

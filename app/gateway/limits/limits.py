@@ -1,4 +1,4 @@
-"""Limits: reserve an estimate before a request, settle its actual usage after. One Redis call takes from all rules that apply, or none."""
+"""Limits: reserve an estimate before a request, settle its actual usage after. All rules that apply are taken from, or none."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +123,7 @@ class Limits:
         self._rebuilder.check_soon()
 
     def _make_matcher(self, table: RuleTable) -> RuleMatcher:
-        return RuleMatcher(table, self._counters.scripts, self._lease_ms, self._clock.now_ms)
+        return RuleMatcher(table, self._lease_ms, self._clock.now_ms)
 
     def _limited_rules(self) -> LimitedRules:
         return LimitedRules(self.matcher.table, self._snapshot)

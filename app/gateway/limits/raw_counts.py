@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.counters import RedisCounters
+from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.resp import command
 
 _KEYS_AT_ONCE = 500

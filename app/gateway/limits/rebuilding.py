@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from app.domain.snapshot import Snapshot
 from app.gateway.limits.counters.commands import encode_rebuild
-from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.counters import RedisCounters
+from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.resp import command
 from app.gateway.limits.counters.scripts import REBUILT_PREFIX, STORED_PREFIX
 from app.gateway.limits.loss import LossState, describe_loss, find_full_rules, slot_amounts

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from app.gateway.limits.counters import commands
 from app.gateway.limits.counters.commands import FORCE, Amounts
-from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.counters import MAX_RETRY_PAUSE_S, RedisCounters
+from app.gateway.limits.counters.replies import BrokenBucket, RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.scripts import FORGOTTEN, TAKEN
 from app.gateway.limits.local_limiter import Charge, LocalLimiter
 from app.gateway.limits.outbox import Outbox
@@ -162,7 +162,11 @@ class Recovery:
         )
 
         async def report() -> bool:
-            reply = await pending_reply
+            try:
+                reply = await pending_reply
+            except BrokenBucket:
+                self._unreported.pop(reservation.id, None)
+                raise
             if reply[0] == TAKEN:
                 reservation.epoch_ms = reply[2]
                 self._unreported.pop(reservation.id, None)
@@ -188,7 +192,7 @@ class Recovery:
         results = await asyncio.gather(*reports, return_exceptions=True)
         if not self._counters.is_ready:
             return
-        if all(each is True for each in results):
+        if all(each is True or isinstance(each, BrokenBucket) for each in results):
             self._local_limiter.discard_reported()
         else:  # for instance a server that replies but cannot write
             self._counters.reconnect()

@@ -1,4 +1,4 @@
-"""Rule matching: which rules apply to a request, and the part of the Redis command that all such requests share."""
+"""Rule matching: which rules apply to a request, and the part of the operations in Redis that all such requests share."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -6,10 +6,9 @@ from typing import Any
 import msgspec
 
 from app.domain.callers import Caller
-from app.gateway.limits.counters.commands import DRY_RUN, STAYS_FULL, BucketSet
-from app.gateway.limits.counters.scripts import Scripts
+from app.gateway.limits.counters.commands import DRY_RUN, HAS_OVERRIDE, STAYS_FULL, BucketSet
 from app.gateway.limits.rate_limit_headers import header_rules
-from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES, WINDOW, Rule, RuleOverride, RuleTable, request_dimensions
+from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES, Rule, RuleOverride, RuleTable, request_dimensions
 
 _MAX_MATCHES = 20_000
 _COST = RESOURCES.index("cost_usd") + 1
@@ -35,7 +34,7 @@ class Bucket:
 class RuleMatch:
     """The buckets that a request takes from, built once and kept for all requests that match the same.
 
-    All commands about them share `row`; a calendar period or override in it ends at `valid_until_ms`, by Redis's clock. `header_rules` are
+    All operations on them share `row`; a calendar period or override in it ends at `valid_until_ms`, by Redis's clock. `header_rules` are
     for rate_limit_headers().
     """
 
@@ -53,7 +52,7 @@ class RuleMatch:
         "valid_until_ms",
     )
 
-    def __init__(self, buckets: Sequence[Bucket], scripts: Scripts, lease_ms: int, now_ms: float) -> None:
+    def __init__(self, buckets: Sequence[Bucket], lease_ms: int, now_ms: float) -> None:
         self.buckets = tuple(buckets)
         # the latest reply of take.lua for them, by which a worker estimates its share once Redis is away
         self.last_reply: list[Any] | None = None
@@ -67,7 +66,7 @@ class RuleMatch:
         # keys of the buckets that count running requests
         self.lease_keys = tuple(bucket.key for bucket in buckets if bucket.rule.kind == LEASES)
         self.dry_run_rules = tuple(index for index, rule in enumerate(rules) if rule.limit.dry_run)  # indexes
-        self.renew_periods(scripts, lease_ms, now_ms)
+        self.renew_periods(lease_ms, now_ms)
 
     def rule(self, index: int) -> Rule:
         return self.buckets[index].rule
@@ -78,39 +77,39 @@ class RuleMatch:
         amount = bucket.amount_at(now_ms)
         return bucket.rule if amount == bucket.rule.amount else msgspec.structs.replace(bucket.rule, amount=amount)
 
-    def renew_periods(self, scripts: Scripts, lease_ms: int, now_ms: float) -> None:
+    def renew_periods(self, lease_ms: int, now_ms: float) -> None:
         """Builds `row` and `header_rules` anew for the calendar periods and overrides of `now_ms`."""
         self.valid_until_ms = FOREVER
         numbers: list[int] = []
+        overrides: list[int] = []
         for bucket in self.buckets:
-            rule = bucket.rule
+            rule, override = bucket.rule, bucket.override
             flags = (DRY_RUN if rule.limit.dry_run else 0) | (STAYS_FULL if rule.stays_full else 0)
-            numbers += (rule.kind, rule.resource, rule.amount, flags, rule.lost_nothing_until_ms)
-            if rule.kind == WINDOW:
-                numbers += (rule.window_ms, 0, 0)
-            elif rule.kind == CALENDAR:
+            if override is None:
+                overrides += (0, 0)
+            else:
+                flags |= HAS_OVERRIDE
+                overrides += (override.amount, override.until_ms)
+                if now_ms < override.until_ms:
+                    self.valid_until_ms = min(self.valid_until_ms, override.until_ms)
+            numbers += (rule.resource * 4 + rule.kind, rule.amount, flags, rule.lost_nothing_until_ms)
+            if rule.kind == CALENDAR:
                 periods = rule.period_at(now_ms)
                 self.valid_until_ms = min(self.valid_until_ms, periods[1])
                 numbers += periods
             else:
-                numbers += (0, 0, 0)
-            override = bucket.override
-            if override is None:
-                numbers += (0, 0)
-            else:
-                numbers += (override.amount, override.until_ms)
-                if now_ms < override.until_ms:
-                    self.valid_until_ms = min(self.valid_until_ms, override.until_ms)
+                numbers += (rule.window_ms, 0, 0)
+        if any(overrides):
+            numbers += overrides
         self.header_rules = tuple(header_rules([self.rule_at(index, now_ms) for index in range(len(self.buckets))]))
-        self.row = BucketSet(scripts, lease_ms, [bucket.key for bucket in self.buckets], numbers)
+        self.row = BucketSet(lease_ms, [bucket.key for bucket in self.buckets], numbers)
 
 
 class RuleMatcher:
     """Finds the rules that apply to a request. The results in use are cached; there are few."""
 
-    def __init__(self, table: RuleTable, scripts: Scripts, lease_ms: int, clock_ms: Callable[[], float]) -> None:
+    def __init__(self, table: RuleTable, lease_ms: int, clock_ms: Callable[[], float]) -> None:
         self.table = table
-        self._scripts = scripts
         self._lease_ms = lease_ms
         self._clock_ms = clock_ms
         self._cache: dict[Any, RuleMatch | None] = {}
@@ -140,15 +139,15 @@ class RuleMatcher:
                 del self._cache[next(iter(self._cache))]
             self._cache[cache_key] = match
         if match is not None and match.valid_until_ms is not FOREVER and match.valid_until_ms <= self._clock_ms():
-            match.renew_periods(self._scripts, self._lease_ms, self._clock_ms())
+            match.renew_periods(self._lease_ms, self._clock_ms())
         return match
 
     def renew_periods(self, match: RuleMatch) -> None:
-        match.renew_periods(self._scripts, self._lease_ms, self._clock_ms())
+        match.renew_periods(self._lease_ms, self._clock_ms())
 
     def match_buckets(self, buckets: Sequence[Bucket]) -> RuleMatch:
         """A match of given buckets, not cached."""
-        return RuleMatch(buckets, self._scripts, self._lease_ms, self._clock_ms())
+        return RuleMatch(buckets, self._lease_ms, self._clock_ms())
 
     def _find(self, dimensions: Mapping[str, str]) -> RuleMatch | None:
         buckets = list(_iter_buckets(self.table, dimensions))

@@ -8,8 +8,8 @@ from typing import Any
 
 from app.gateway.limits import refusal
 from app.gateway.limits.counters.commands import PREVIEW, TAKE, Amounts
-from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.counters import RedisCounters
+from app.gateway.limits.counters.replies import BrokenBucket, RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.scripts import REFUSED, TAKEN
 from app.gateway.limits.local_limiter import LocalLimiter
 from app.gateway.limits.rate_limit_headers import LOCAL_HEADER
@@ -63,7 +63,7 @@ class Taker:
             if not counters.is_ready:
                 break
             try:
-                reply: list[Any] = await counters.call(match.row.take(reservation.id, need, mode, bucket_offset))
+                reply: list[Any] = await counters.send_command(match.row.take(reservation.id, need, mode, bucket_offset))
                 if len(reply) > 2 and reply[2] != self._recovery.epoch_ms:
                     self._recovery.observe_epoch(reply[2])
                 if reply[0] == TAKEN:
@@ -80,7 +80,16 @@ class Taker:
             except RedisUnavailable as fault:
                 reservation.maybe_taken = reservation.maybe_taken or not fault.unsent
                 break
+            except BrokenBucket as error:
+                log.error(
+                    "a bucket of the limits is unreadable: until it expires, workers enforce their shares", extra={"reply": str(error)}
+                )
+                return self._take_locally(reservation, match, need, bucket_offset)
             except RedisReplyError as error:
+                if str(error).startswith("NOSCRIPT"):
+                    with contextlib.suppress(RedisUnavailable, RedisReplyError):
+                        await counters.load_scripts()
+                    continue
                 log.error("Redis refused a command of the limits", extra={"reply": str(error)})
                 break
             except asyncio.CancelledError:

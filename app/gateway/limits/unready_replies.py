@@ -7,7 +7,7 @@ from typing import Any
 
 from app.gateway.limits import refusal
 from app.gateway.limits.counters.commands import ALLOW_UNSEEDED
-from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
+from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.scripts import FORGOTTEN, UNSEEDED, WRONG_TIME
 from app.gateway.limits.redis_clock import RedisClock
 from app.gateway.limits.redis_epoch import RedisEpoch

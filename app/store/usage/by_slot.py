@@ -12,7 +12,7 @@ from app.domain.snapshot import Snapshot
 from app.store.postgres.database import connect
 from app.store.usage.counted_models import NAME_PREFIX_PATTERN, counted_models, first_tries
 
-# A request that runs for longer is not settled in Redis any more: see take.lua, which keeps a reservation for as long.
+# A request that runs for longer is not settled in Redis any more: see batch.lua, which keeps a reservation for as long.
 MAX_REQUEST_MS = 7_200_000
 # How far a gateway's clock may be from Redis's: more than `narthex doctor` accepts.
 _CLOCK_MARGIN_MS = 5_000

@@ -273,10 +273,10 @@ def test_worker_with_wrong_calendar_periods_gets_the_server_time(valkey: Valkey)
     bucket = Bucket(CALENDAR, "requests", 1, DAY_MS)
     real = LimitScripts(valkey, [bucket])
     for ahead in (-2 * DAY_MS, 3 * DAY_MS):
-        arguments = [*bucket.script_arguments(START_MS + ahead)]
+        arguments = [*bucket.rule(START_MS + ahead)]
         assert real.take_raw("a", arguments, ONE) == [WRONG_TIME, START_MS]
     # Slightly behind is accepted: the arguments hold the next period too.
-    assert real.take_raw("a", bucket.script_arguments(START_MS - 1), ONE)[0] == TAKEN
+    assert real.take_raw("a", bucket.rule(START_MS - 1), ONE)[0] == TAKEN
     assert real.take("b", ONE)[0] == REFUSED
 
 

@@ -181,6 +181,26 @@ async def test_workers_together_admit_exactly_the_limit(make_worker: MakeWorker)
     assert await workers[0].remaining("keys") == 0 and await workers[0].remaining("keys", BOB) == 50
 
 
+async def test_broken_bucket_of_one_key_leaves_the_others_counted_by_redis(make_worker: MakeWorker, valkey: Valkey):
+    worker = await make_worker(Limit("keys", {"key": "each"}, "requests", 5, "minute"))
+    first = await worker.reserve()
+    valkey.client.set(first.buckets[0].key, "no bucket")
+    broken, whole = await asyncio.gather(worker.reserve(), worker.reserve(caller=BOB))
+    assert worker.limits.is_redis_up  # the connection did not end, which would concern all
+    assert broken.used_local_share and not whole.used_local_share
+    valkey.client.client_kill_filter(_type="normal", skipme=True)
+    await wait_until(lambda: not worker.limits.is_redis_up)
+
+    async def is_caught_up() -> bool:  # what cannot be reported is not reported for ever
+        return worker.limits.is_redis_up and worker.limits.pending_count == 0 and await worker.remaining("keys", BOB) == 4
+
+    await wait_until(is_caught_up)
+    for reservation in (first, broken, whole):
+        worker.limits.settle(reservation, ActualUsage())
+    await wait_until(lambda: worker.limits.pending_count == 0)
+    assert await worker.remaining("keys", BOB) == 4
+
+
 async def test_limit_refusal_names_rule_remaining_and_exact_retry_after(make_worker: MakeWorker):
     worker = await make_worker(
         Limit("per second", {"key": "each"}, "input_tokens", 10, "second"), Limit("much", {"all": "each"}, "requests", 99, "day")
@@ -323,7 +343,7 @@ async def test_redis_commands_are_written_before_the_response_of_the_same_batch(
             written.append(bytes(data))
 
     batcher, transport = WriteBatcher(), RecordingTransport()
-    redis = Connection(batcher, 1, lambda: None)
+    redis = Connection(batcher, b"", 1, lambda: None)
     redis.connection_made(transport)
     batcher.write(RecordingTransport(), b"a response")
     for command in (b"settle", b" and take"):

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import redis
 from msgspec import Struct
 
-from app.gateway.limits.counters.commands import DRY_RUN, STAYS_FULL, Amounts
-from app.gateway.limits.counters.scripts import EPOCH, REBUILT_PREFIX, REFUSED, RESERVATION_PREFIX, TAKEN, Scripts, read_scripts
+from app.gateway.limits.counters.batches import join_operations
+from app.gateway.limits.counters.commands import DRY_RUN, HAS_OVERRIDE, STAYS_FULL, Amounts, BucketSet, Operation
+from app.gateway.limits.counters.replies import BROKEN, BrokenBucket
+from app.gateway.limits.counters.scripts import EPOCH, REBUILT_PREFIX, REFUSED, TAKEN, Scripts, read_scripts
 from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES
 from tests.support.processes.valkey import Valkey
 
@@ -34,16 +37,21 @@ class Bucket(Struct, frozen=True):
     def resource_index(self) -> int:
         return RESOURCES.index(self.resource)
 
+    @property
+    def has_override(self) -> bool:
+        return any(self.override)
+
     def period_start_ms(self, now_ms: int) -> int:
         return START_MS + (now_ms - START_MS) // self.period_ms * self.period_ms
 
-    def script_arguments(self, now_ms: int) -> list[int]:
-        flags = DRY_RUN * self.dry + STAYS_FULL * self.stays_full
-        first = [self.kind, self.resource_index + 1, self.amount, flags, self.lost_nothing_until_ms]
+    def rule(self, now_ms: int) -> list[int]:
+        """The rule as the scripts read it, without its override."""
+        flags = DRY_RUN * self.dry + STAYS_FULL * self.stays_full + HAS_OVERRIDE * self.has_override
+        first = [(self.resource_index + 1) * 4 + self.kind, self.amount, flags, self.lost_nothing_until_ms]
         if self.kind == CALENDAR:
             start = self.period_start_ms(now_ms)
-            return [*first, start, start + self.period_ms, start + 2 * self.period_ms, *self.override]
-        return [*first, self.period_ms, 0, 0, *self.override]
+            return [*first, start, start + self.period_ms, start + 2 * self.period_ms]
+        return [*first, self.period_ms, 0, 0]
 
 
 class LimitScripts:
@@ -55,30 +63,53 @@ class LimitScripts:
         self._client.flushall()
         self.buckets = buckets
         self.now_ms = START_MS
+        self.calls = 0  # of the script that runs operations
         self.keys = [f"nx:l:{index}:x".encode() for index in range(len(buckets))]
         self._client.set(EPOCH, f"{born_ms}:test")
+        self._client.script_load(self._scripts.batch.text)
 
     def advance_ms(self, ms: int) -> None:
         self.now_ms += ms
 
     def take(self, reservation_id: str, need: Amounts, mode: int = 0, only: Sequence[int] | None = None, base: int = 0) -> list[Any]:
-        chosen = range(len(self.buckets)) if only is None else only
-        rules = [number for index in chosen for number in self.buckets[index].script_arguments(self.now_ms)]
-        keys = [EPOCH, RESERVATION_PREFIX + reservation_id.encode(), *(self.keys[index] for index in chosen)]
-        return self._run(self._scripts.take.text, keys, _pack(rules), _pack([mode, base, LEASE_MS, *need]))
+        return self.run([self.to_take(reservation_id, need, mode, only, base)])[0]
 
     def take_raw(self, reservation_id: str, rule: Sequence[int], need: Amounts) -> list[Any]:
         """Takes from the first bucket alone, with a worker's own description of its rule."""
-        return self._run(
-            self._scripts.take.text,
-            [EPOCH, RESERVATION_PREFIX + reservation_id.encode(), self.keys[0]],
-            _pack(rule),
-            _pack([0, 0, LEASE_MS, *need]),
-        )
+        return self.run([BucketSet(LEASE_MS, self.keys[:1], rule).take(reservation_id.encode(), need)])[0]
 
     def settle(self, reservation_id: str, spent: Amounts, order: Sequence[int] | None = None) -> int:
-        keys = [self.keys[index] for index in (range(len(self.buckets)) if order is None else order)]
-        return self._run(self._scripts.settle.text, [RESERVATION_PREFIX + reservation_id.encode(), *keys], _pack(spent))
+        return self.run([self.to_settle(reservation_id, spent, order)])[0]
+
+    def to_take(self, reservation_id: str, need: Amounts, mode: int = 0, only: Sequence[int] | None = None, base: int = 0) -> Operation:
+        return self._bucket_set(only).take(reservation_id.encode(), need, mode, base)
+
+    def to_settle(self, reservation_id: str, spent: Amounts, order: Sequence[int] | None = None) -> Operation:
+        return self._bucket_set(order).settle(reservation_id.encode(), spent)
+
+    def run(self, operations: Sequence[Operation]) -> list[Any]:
+        """Runs operations as one turn of the event loop would, and returns the reply or error of each."""
+        self._client.set("test:now", self.now_ms)
+        futures = [_Reply() for _ in operations]
+        connection = self._client.connection_pool.get_connection()
+        try:
+            for payload, waiter in join_operations(self._scripts.batch.sha, zip(operations, futures, strict=True)):
+                self.calls += 1
+                connection.send_packed_command([payload])
+                try:
+                    waiter.set_result(connection.read_response())
+                except redis.ResponseError as error:
+                    waiter.set_exception(BrokenBucket(str(error)) if str(error).startswith(BROKEN) else error)
+        finally:
+            self._client.connection_pool.release(connection)
+        return [future.replies.pop() for future in futures]
+
+    def _bucket_set(self, indexes: Sequence[int] | None) -> BucketSet:
+        chosen = range(len(self.buckets)) if indexes is None else indexes
+        rules = [number for index in chosen for number in self.buckets[index].rule(self.now_ms)]
+        if any(self.buckets[index].has_override for index in chosen):
+            rules += [number for index in chosen for number in self.buckets[index].override]
+        return BucketSet(LEASE_MS, [self.keys[index] for index in chosen], rules)
 
     def renew(self, leases: Sequence[tuple[int, str]]) -> list[Any]:
         keys = [EPOCH, *(self.keys[index] for index, _ in leases)]
@@ -103,9 +134,28 @@ class LimitScripts:
         """Everything stored, as the server writes it to disk."""
         return {key: self._client.dump(key) for key in self._client.keys("nx:*")}
 
+    def expiring_keys(self) -> set[bytes]:
+        return {key for key in self._client.keys("nx:*") if self._client.pttl(key) > 0}
+
     def _run(self, text: bytes, keys: Sequence[bytes], *arguments: bytes) -> Any:
         self._client.set("test:now", self.now_ms)
         return self._client.eval(text, len(keys), *keys, *arguments)
+
+
+class _Reply:
+    """Keeps the replies that it receives."""
+
+    def __init__(self) -> None:
+        self.replies: list[Any] = []
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: Any, /) -> None:
+        self.replies.append(result)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        self.replies.append(exception)
 
 
 class Charge(Struct):

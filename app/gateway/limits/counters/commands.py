@@ -1,15 +1,17 @@
-"""Commands that call the scripts, assembled from parts that are encoded once for all requests."""
+"""What is sent to the scripts: operations on buckets, which are joined (see batches.py), and commands."""
 
 from collections.abc import Sequence
+from typing import final
 
 import msgspec
+from msgspec import Struct
 
-from app.gateway.limits.counters.resp import array, bulk, command
-from app.gateway.limits.counters.scripts import EPOCH, RESERVATION_PREFIX, Scripts
+from app.gateway.limits.counters.resp import bulk, command
+from app.gateway.limits.counters.scripts import EPOCH, SETTLE, Scripts
 
 TAKE, FORCE, PREVIEW, ALLOW_UNSEEDED = 0, 1, 2, 4
 # Flags of a rule.
-DRY_RUN, STAYS_FULL = 1, 2
+DRY_RUN, STAYS_FULL, HAS_OVERRIDE = 1, 2, 4
 
 # Amounts of each resource, needed or spent: requests, input, output and total tokens, cost, leases.
 Amounts = tuple[int, int, int, int, int, int]
@@ -18,44 +20,34 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BucketSet:
-    """Buckets that are taken from together. `rules` has ten numbers for each; see take.lua."""
+    """Buckets that are taken from together. `rules`: see take.lua. What is encoded is the same for each batch."""
 
-    __slots__ = ("_after_settle", "_after_take", "_before_settle", "_before_take", "_lease_ms")
+    __slots__ = ("bucket_count", "encoded_key_count", "encoded_keys", "encoded_rules", "keys", "lease_ms")
 
-    def __init__(self, scripts: Scripts, lease_ms: int, keys: Sequence[bytes], rules: Sequence[int]) -> None:
-        self._lease_ms = lease_ms
-        buckets = b"".join(map(bulk, keys))
-        count = len(keys)
-        self._before_take = array(count + 7) + _evalsha(scripts.take.sha, count + 2) + bulk(EPOCH)
-        self._after_take = buckets + bulk(_encode(rules))
-        self._before_settle = array(count + 5) + _evalsha(scripts.settle.sha, count + 1)
-        self._after_settle = buckets
+    def __init__(self, lease_ms: int, keys: Sequence[bytes], rules: Sequence[int]) -> None:
+        self.lease_ms = lease_ms
+        self.keys = keys
+        self.bucket_count = len(keys)
+        self.encoded_keys = bulk(EPOCH) + b"".join(map(bulk, keys))
+        self.encoded_key_count = bulk(b"%d" % (len(keys) + 2))  # with a reservation
+        self.encoded_rules = bulk(_encode(rules))
 
-    def take(self, reservation_id: bytes, need: Amounts, mode: int = TAKE, base: int = 0) -> bytes:
-        """Take `need` from every bucket, or from none. `base` says how many buckets the reservation has already."""
-        arguments = _encode((mode, base, self._lease_ms, *need))
-        return b"%b$%d\r\n%b%b\r\n%b$%d\r\n%b\r\n" % (
-            self._before_take,
-            len(reservation_id) + 5,
-            RESERVATION_PREFIX,
-            reservation_id,
-            self._after_take,
-            len(arguments),
-            arguments,
-        )
+    def take(self, reservation_id: bytes, need: Amounts, mode: int = TAKE, base: int = 0) -> "Operation":
+        """Takes `need` from every bucket, or from none. `base` says how many buckets the reservation has already."""
+        return Operation(self, reservation_id, (mode, base, *need))
 
-    def settle(self, reservation_id: bytes, spent: Amounts) -> bytes:
-        """Settle a reservation in all its buckets: see settle.lua."""
-        arguments = _encode(spent)
-        return b"%b$%d\r\n%b%b\r\n%b$%d\r\n%b\r\n" % (
-            self._before_settle,
-            len(reservation_id) + 5,
-            RESERVATION_PREFIX,
-            reservation_id,
-            self._after_settle,
-            len(arguments),
-            arguments,
-        )
+    def settle(self, reservation_id: bytes, spent: Amounts) -> "Operation":
+        """Settles a reservation in all its buckets: see settle.lua."""
+        return Operation(self, reservation_id, (SETTLE, 0, *spent))
+
+
+@final
+class Operation(Struct, frozen=True):
+    """What is done with a reservation in one step, after all earlier operations and before all later ones."""
+
+    bucket_set: BucketSet
+    reservation_id: bytes
+    numbers: tuple[int, ...]  # see batch.lua
 
 
 def encode_renew(scripts: Scripts, lease_ms: int, leases: Sequence[tuple[bytes, bytes]]) -> bytes:
@@ -74,7 +66,3 @@ def encode_rebuild(scripts: Scripts, key: bytes, born_ms: int, window_ms: int, u
     """Add to a window what was used before an epoch: see rebuild.lua. `used` has slots, each with an amount."""
     arguments = _encode([born_ms, window_ms, *(number for pair in used for number in pair)])
     return command((b"EVALSHA", scripts.rebuild.sha, b"2", EPOCH, key, arguments))
-
-
-def _evalsha(sha: bytes, keys: int) -> bytes:
-    return bulk(b"EVALSHA") + bulk(sha) + bulk(b"%d" % keys)

@@ -4,10 +4,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import cast
 
 import hiredis
 
+from app.gateway.limits.counters.batches import encode_operation, join_operations
+from app.gateway.limits.counters.commands import Operation
+from app.gateway.limits.counters.replies import BROKEN, BrokenBucket, RedisReplyError, RedisUnavailable, ReplyWaiter
 from providers.transport.write_batcher import WriteBatcher
 
 log = logging.getLogger(__name__)
@@ -19,38 +22,20 @@ _FATAL_ERROR_PREFIXES = ("LOADING", "READONLY", "MASTERDOWN", "NOAUTH", "MISCONF
 _RECHECK_S = 0.01
 
 
-class RedisUnavailable(Exception):
-    """The server is unreachable or has not replied. Whether it ran the command is unknown, unless `unsent`."""
-
-    def __init__(self, reason: str, *, unsent: bool = False) -> None:
-        super().__init__(reason)
-        self.unsent = unsent
-
-
-class RedisReplyError(Exception):
-    """The server replied with an error."""
-
-
-class ReplyWaiter(Protocol):
-    """Receives a reply; a Future is one."""
-
-    def done(self) -> bool: ...
-
-    def set_result(self, result: Any, /) -> None: ...
-
-    def set_exception(self, exception: Exception, /) -> None: ...
-
-
 class Connection(asyncio.Protocol):
-    """A pipelined connection. A reply that takes longer than `timeout_s` ends it, and every waiter gets RedisUnavailable."""
+    """A pipelined connection. A reply that takes longer than `timeout_s` ends it, and every waiter gets RedisUnavailable.
 
-    def __init__(self, write_batcher: WriteBatcher, timeout_s: float, on_lost: Callable[[], None]) -> None:
+    `script` is the hash of batch.lua.
+    """
+
+    def __init__(self, write_batcher: WriteBatcher, script: bytes, timeout_s: float, on_lost: Callable[[], None]) -> None:
         self._write_batcher = write_batcher
+        self._script = script
         self._timeout_s = timeout_s
         self._on_lost = on_lost
         self._reader = hiredis.Reader()
         self._waiting: deque[tuple[ReplyWaiter, float]] = deque()
-        self._unsent: list[bytes] = []
+        self._unsent: list[tuple[bytes | Operation, ReplyWaiter]] = []
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -59,18 +44,15 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
-    def send(self, command: bytes, waiter: ReplyWaiter) -> None:
-        """Send a command. Raises RedisUnavailable, unsent, if the connection has ended."""
+    def send(self, request: bytes | Operation, waiter: ReplyWaiter) -> None:
+        """Send a command or an operation. Raises RedisUnavailable, unsent, if the connection has ended."""
         if self._transport is None:
             raise RedisUnavailable("The connection has ended.", unsent=True)
-        self._waiting.append((waiter, self._loop.time()))
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._timeout_s, self._check_timeout)
         # Before this iteration's responses: a caller who has read one may send the next request to another worker at once, and must find
         # the reservation settled.
         if not self._unsent:
             self._write_batcher.call_before_flush(self._write)
-        self._unsent.append(command)
+        self._unsent.append((request, waiter))
 
     def data_received(self, data: bytes) -> None:
         self._is_suspect = False
@@ -78,11 +60,11 @@ class Connection(asyncio.Protocol):
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not False:
                 waiter, _ = self._waiting.popleft()
-                if isinstance(reply, hiredis.ReplyError):
+                if type(reply) is hiredis.ReplyError:
                     message = str(reply)
                     is_fatal = message.startswith(_FATAL_ERROR_PREFIXES)
                     if not waiter.done():
-                        waiter.set_exception(RedisUnavailable(message, unsent=True) if is_fatal else RedisReplyError(message))
+                        waiter.set_exception(_error(message, is_fatal=is_fatal))
                     if is_fatal:
                         log.warning("Redis cannot run commands, so it counts as unavailable", extra={"reply": message})
                         self.abort()
@@ -101,9 +83,22 @@ class Connection(asyncio.Protocol):
         self._close()
 
     def _write(self) -> None:
+        if self._transport is None:
+            return
         unsent, self._unsent = self._unsent, []
-        if self._transport is not None:
-            self._transport.write(b"".join(unsent))
+        now_s = self._loop.time()
+        if len(unsent) == 1:
+            request, waiter = unsent[0]
+            self._waiting.append((waiter, now_s))
+            self._transport.write(encode_operation(self._script, request) if type(request) is Operation else request)
+        else:
+            commands: list[bytes] = []
+            for command, waiter in join_operations(self._script, unsent):
+                commands.append(command)
+                self._waiting.append((waiter, now_s))
+            self._transport.write(b"".join(commands))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._timeout_s, self._check_timeout)
 
     def _close(self) -> None:
         if self._transport is None:
@@ -116,6 +111,10 @@ class Connection(asyncio.Protocol):
             waiter, _ = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_exception(lost)
+        unsent, self._unsent = self._unsent, []
+        for _, waiter in unsent:
+            if not waiter.done():
+                waiter.set_exception(RedisUnavailable("The connection broke.", unsent=True))
         self._on_lost()
 
     def _check_timeout(self) -> None:
@@ -129,3 +128,9 @@ class Connection(asyncio.Protocol):
                 return
             self._is_suspect, remaining_s = True, _RECHECK_S
         self._timer = self._loop.call_later(remaining_s, self._check_timeout)
+
+
+def _error(message: str, *, is_fatal: bool) -> RedisUnavailable | RedisReplyError:
+    if is_fatal:
+        return RedisUnavailable(message, unsent=True)
+    return BrokenBucket(message) if message.startswith(BROKEN) else RedisReplyError(message)

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from app.gateway.limits.counters.address import Address, parse_address
-from app.gateway.limits.counters.connection import Connection, RedisReplyError, RedisUnavailable, ReplyWaiter
+from app.gateway.limits.counters.commands import Operation
+from app.gateway.limits.counters.connection import Connection
+from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable, ReplyWaiter
 from app.gateway.limits.counters.resp import command
 from app.gateway.limits.counters.scripts import Scripts, read_scripts
 from app.process.background_tasks import BackgroundTask
@@ -67,37 +69,39 @@ class RedisCounters:
         if self._connection is not None:
             self._connection.abort()
 
-    def send(self, payload: bytes, waiter: ReplyWaiter) -> None:
-        """Send a command. Raises RedisUnavailable, unsent, if there is no connection."""
+    def send(self, request: bytes | Operation, waiter: ReplyWaiter) -> None:
+        """Send a command or an operation. Raises RedisUnavailable, unsent, if there is no connection."""
         if self._connection is None:
             raise RedisUnavailable("There is no connection.", unsent=True)
-        self._connection.send(payload, waiter)
+        self._connection.send(request, waiter)
 
-    async def call(self, payload: bytes) -> Any:
-        """Send a command and return its reply; scripts that the server has lost are loaded again.
+    async def call(self, request: bytes | Operation) -> Any:
+        """Send a command or an operation and return its reply; scripts that the server has lost are loaded again.
 
         Raises RedisUnavailable or RedisReplyError.
         """
         try:
-            return await self.send_command(payload)
+            return await self.send_command(request)
         except RedisReplyError as error:
             if not str(error).startswith("NOSCRIPT"):
                 raise
         await self.load_scripts()
-        return await self.send_command(payload)
+        return await self.send_command(request)
 
     async def load_scripts(self) -> None:
         """Load the scripts into the server. Raises RedisUnavailable or RedisReplyError."""
-        for script in (self.scripts.take, self.scripts.settle, self.scripts.renew, self.scripts.seed, self.scripts.rebuild):
+        for script in (self.scripts.batch, self.scripts.renew, self.scripts.seed, self.scripts.rebuild):
             await self.send_command(command((b"SCRIPT", b"LOAD", script.text)))
 
-    def send_command(self, payload: bytes) -> asyncio.Future[Any]:
-        """Send a command, in order; returns its reply as a future, which may raise RedisUnavailable or RedisReplyError.
+    def send_command(self, request: bytes | Operation) -> asyncio.Future[Any]:
+        """Send a command or an operation, in order; returns its reply as a future, which may raise RedisUnavailable or RedisReplyError.
 
         Raises RedisUnavailable, unsent.
         """
+        if self._connection is None:
+            raise RedisUnavailable("There is no connection.", unsent=True)
         waiter: asyncio.Future[Any] = self._loop.create_future()
-        self.send(payload, waiter)
+        self._connection.send(request, waiter)
         return waiter
 
     async def _keep_connected(self) -> None:
@@ -129,7 +133,7 @@ class RedisCounters:
 
     async def _connect(self, address: Address) -> None:
         self._lost.clear()
-        connection = Connection(self._write_batcher, self._timeout_s, self._on_connection_lost)
+        connection = Connection(self._write_batcher, self.scripts.batch.sha, self._timeout_s, self._on_connection_lost)
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             await address.connect(lambda: connection)
         self._connection = connection

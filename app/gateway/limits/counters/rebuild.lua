@@ -21,5 +21,5 @@ for index = 3, #used, 2 do
   end
 end
 ring[2 * SLOTS + 3] = born
-keep_ring(KEYS[2], ring, window)
+redis.call('SET', KEYS[2], cmsgpack.pack(ring), 'PX', 2 * window + MORE)
 return 1

@@ -1,16 +1,30 @@
 """The Lua scripts, and their hashes, by which the server knows them."""
 
 import hashlib
+import re
 from importlib import resources
 
 from msgspec import Struct
 
+SETTLE = 8  # the mode of an operation that settles; see batch.lua
 EPOCH = b"nx:epoch"
 # Hashes of one epoch: the rules whose windows were rebuilt, and the workers whose machines' spools are stored. See rings.lua.
 REBUILT_PREFIX, STORED_PREFIX = b"nx:rebuilt:", b"nx:stored:"
 RESERVATION_PREFIX = b"nx:t:"
 
-# The first number of a reply of take; see take.lua.
+# Constants in the scripts, where a local variable would cost more than its use.
+_CONSTANTS = {
+    "SLOTS": 17,  # of a ring
+    "QUARTER": 900_000,
+    "DAY": 86_400_000,
+    "MORE": 60_000,  # for which a window is kept beyond what it counts, as the clock may go back
+    "REBUILDING": 2_000,  # how long it takes, roughly, to rebuild windows
+    "SETTLE": SETTLE,
+    "MAX_UNPACKED": 4_000,  # Lua's stack holds 8,000
+}
+_CONSTANT = re.compile(rf"\b({'|'.join(_CONSTANTS)})\b")
+
+# The first number of a reply to an operation that takes; see take.lua.
 TAKEN, REFUSED, FORGOTTEN, UNSEEDED, WRONG_TIME, NOT_TAKEN = range(6)
 # Flags of a wait in such a reply.
 WAIT_IS_ESTIMATE, WAIT_IS_AFTER_LOSS = 1, 2
@@ -22,8 +36,7 @@ class Script(Struct, frozen=True):
 
 
 class Scripts(Struct, frozen=True):
-    take: Script
-    settle: Script
+    batch: Script
     renew: Script
     seed: Script
     rebuild: Script
@@ -33,11 +46,11 @@ def read_scripts(clock: str | None = None) -> Scripts:
     """Read the scripts. `clock` is Lua that defines `now` in place of clock.lua, for tests."""
     prelude = (clock or _text("clock")) + _text("rings")
 
-    def script(name: str) -> Script:
-        text = (prelude + _text(name)).encode()
+    def script(*names: str) -> Script:
+        text = _CONSTANT.sub(lambda name: str(_CONSTANTS[name[0]]), prelude + "".join(map(_text, names))).encode()
         return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
-    return Scripts(script("take"), script("settle"), script("renew"), script("seed"), script("rebuild"))
+    return Scripts(script("buckets", "take", "settle", "batch"), script("renew"), script("seed"), script("rebuild"))
 
 
 def _text(name: str) -> str:

@@ -1,74 +1,93 @@
 -- Replaces what a reservation took with what was spent, and ends the reservation. A second call changes nothing.
 --
--- KEYS  1 the reservation, then all its buckets, in the order in which they were reserved.
--- ARGV  1 what was spent of each resource. 0 requests (the first) cancel the reservation: it gives everything back. A reservation that
---         is not known stays cancelled for a while, in case the command that takes it is still on the way.
+-- The buckets of its row are all those of the reservation, in the order in which they were reserved. 0 requests (the first that was
+-- spent) cancel the reservation: it gives everything back. A reservation that is not known stays cancelled for a while, in case the
+-- operation that takes it is still on the way.
 --
 -- Replies 1, or 0 if there was no such reservation.
-local held = redis.call('GET', KEYS[1])
-local spent = cmsgpack.unpack(ARGV[1])
-local cancelled = spent[1] == 0
-if not held or held == 'x' then
-  if cancelled then
-    redis.call('SET', KEYS[1], 'x', 'PX', 60000)
-  end
-  return 0
+
+-- A moving average of how long requests take.
+local function average(mean, lasted)
+  return mean > 0 and math.ceil(0.9 * mean + 0.1 * lasted) or lasted
 end
-redis.call('DEL', KEYS[1])
-local reservation, member = cmsgpack.unpack(held), string.sub(KEYS[1], 6)
-for at = 2, #reservation, 7 do
-  local key, kind, resource, place = KEYS[reservation[at] + 1], reservation[at + 1], reservation[at + 2], reservation[at + 4]
-  local x, y = reservation[at + 5], reservation[at + 6]
-  local more = spent[resource] - reservation[at + 3]
-  if kind == 3 then
-    if redis.call('ZREM', key, member) == 1 and not cancelled then
-      local last, lasted = redis.call('ZSCORE', key, '~'), math.max(1, now - reservation[1])
-      redis.call('ZADD', key, -(last and 0.9 * -tonumber(last) + 0.1 * lasted or lasted), '~')
-      redis.call('PEXPIRE', key, DAY)
+
+local function settle(spent, reservation_key, reservation, places)
+  local cancelled = spent[4] == 0
+  if not reservation or reservation == 'x' then
+    if cancelled then
+      reservations[reservation_key] = 'x'
     end
-  elseif kind == 1 and (more ~= 0 or resource > 1) then
-    local ring = ring_at(redis.call('GET', key), math.floor(now / (x / 16)))
-    local slot, place_in_ring = ring[1], place % SLOTS + 2
-    local is_in_ring = place > slot - SLOTS and place <= slot
-    if more > 0 then
-      ring[slot % SLOTS + 2] = ring[slot % SLOTS + 2] + more
-    elseif is_in_ring then
-      ring[place_in_ring] = math.max(0, ring[place_in_ring] + more)
-    end
-    if resource > 1 then
-      with_flights(ring)
-      if is_in_ring then
-        ring[place_in_ring + SLOTS] = math.max(0, ring[place_in_ring + SLOTS] - reservation[at + 3])
-      end
-      if not cancelled then
-        ring[2 * SLOTS + 2] = average(ring[2 * SLOTS + 2], math.max(1, now - reservation[1]))
-      end
-    end
-    keep_ring(key, ring, x)
-  elseif kind == 2 and (more ~= 0 or resource > 1) then
-    -- x: the end of the period in which it was taken, y: the end of the next.
-    local raw = redis.call('GET', key)
-    local bucket = raw and cmsgpack.unpack(raw)
-    local finish = x
-    if now >= x and (not bucket or bucket[1] < x) then
-      bucket, finish = {x, 0, 1}, y
-    elseif bucket and bucket[1] > place then
-      finish = y
-    end
-    if bucket and (more > 0 or bucket[1] == place) and finish > now then
-      bucket[2] = math.max(0, bucket[2] + more)
-      if resource > 1 and bucket[1] == place then
-        with_quarters(bucket)
-        local ago = bucket[6] - math.floor(reservation[1] / QUARTER)
-        if ago == 0 or ago == 1 then
-          bucket[4 + ago] = math.max(0, bucket[4 + ago] - reservation[at + 3])
-        end
-        if not cancelled then
-          bucket[7] = average(bucket[7], math.max(1, now - reservation[1]))
+    return 0
+  end
+  if type(reservation) == 'string' then
+    reservation = cmsgpack.unpack(reservation)
+  end
+  reservations[reservation_key] = false
+  local lasted = not cancelled and math.max(1, now - reservation[1])
+  local at = 2
+  while reservation[at] do
+    local code, need, place = reservation[at], reservation[at + 1], reservation[at + 2]
+    local kind, resource = code % 4, math.floor(code / 4) % 8
+    local bucket = math.floor(code / 32)
+    bucket = places and places[bucket] or bucket
+    at = at + (kind == 1 and 4 or kind == 2 and 5 or 1)
+    local more = kind < 3 and spent[resource + 3] - need
+    if kind == 3 then
+      local state = leases[bucket] or read_leases(bucket)
+      if redis.call('ZREM', KEYS[bucket + 1], string.sub(reservation_key, 6)) == 1 then
+        state[1] = state[1] and now < reservation[1] + lease and state[1] - 1  -- else it may have ended, and not have counted
+        if lasted then
+          local mean = mean_of(state, bucket)
+          state[3] = average(mean or 0, lasted)
         end
       end
-      redis.call('SET', key, cmsgpack.pack(bucket), 'PX', finish - now + DAY)
+    elseif kind == 1 and (more ~= 0 or resource > 1) then
+      local window = reservation[at - 1]
+      local ring = values[bucket] or read_ring(bucket, window / 16)
+      local slot, place_in_ring = ring[1], place % SLOTS + 2
+      local is_in_ring = place > slot - SLOTS and place <= slot
+      if more > 0 then
+        ring[slot % SLOTS + 2] = ring[slot % SLOTS + 2] + more
+        sums[bucket] = sums[bucket] + more
+      elseif is_in_ring then
+        local before = ring[place_in_ring]
+        ring[place_in_ring] = math.max(0, before + more)
+        sums[bucket] = sums[bucket] + ring[place_in_ring] - before
+      end
+      if resource > 1 then
+        with_flights(ring)
+        if is_in_ring then
+          ring[place_in_ring + SLOTS] = math.max(0, ring[place_in_ring + SLOTS] - need)
+        end
+        if lasted then
+          ring[2 * SLOTS + 2] = average(ring[2 * SLOTS + 2], lasted)
+        end
+      end
+      kept_ms[bucket] = 2 * window + MORE
+    elseif kind == 2 and (more ~= 0 or resource > 1) then
+      local taken_finish, next_finish = reservation[at - 2], reservation[at - 1]  -- of the period in which it was taken, and of the next
+      local calendar = values[bucket] or read_calendar(bucket)
+      local finish, is_new = taken_finish, false
+      if now >= finish and (not calendar or calendar[1] < finish) then
+        calendar, finish, is_new = {finish, 0, 1}, next_finish, true
+      elseif calendar and calendar[1] > place then
+        finish = next_finish
+      end
+      if calendar and (more > 0 or calendar[1] == place) and finish > now then
+        calendar[2] = math.max(0, calendar[2] + more)
+        if resource > 1 and calendar[1] == place then
+          with_quarters(calendar)
+          local ago = calendar[6] - math.floor(reservation[1] / QUARTER)
+          if ago == 0 or ago == 1 then
+            calendar[4 + ago] = math.max(0, calendar[4 + ago] - need)
+          end
+          if lasted then
+            calendar[7] = average(calendar[7], lasted)
+          end
+        end
+        values[bucket], kept_ms[bucket], renewed[bucket] = calendar, finish - now + DAY, renewed[bucket] or is_new
+      end
     end
   end
+  return 1
 end
-return 1

@@ -6,21 +6,18 @@ import pytest
 
 from app.domain.callers import Caller
 from app.domain.limits import Limit
-from app.gateway.limits.counters.scripts import REFUSED, WAIT_IS_AFTER_LOSS, WAIT_IS_ESTIMATE, read_scripts
+from app.gateway.limits.counters.scripts import REFUSED, WAIT_IS_AFTER_LOSS, WAIT_IS_ESTIMATE
 from app.gateway.limits.refusal import limit_exceeded
 from app.gateway.limits.rule_matcher import RuleMatch, RuleMatcher
 from app.gateway.limits.rules import RuleTable
 from app.gateway.limits.usage_amounts import UsageEstimate
 from providers.canonical.errors import LimitExceeded
 
-SCRIPTS = read_scripts()
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00:00Z
 
 
 def match_of(limit: Limit) -> RuleMatch:
-    match = RuleMatcher(RuleTable([limit]), SCRIPTS, 1000, lambda: NOON_MS).match_for(
-        Caller("k", "t", "team", "full", prefix="nx-1"), "m", {}
-    )
+    match = RuleMatcher(RuleTable([limit]), 1000, lambda: NOON_MS).match_for(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
     assert match is not None
     return match
 

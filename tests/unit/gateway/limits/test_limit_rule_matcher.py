@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from app.domain.callers import Caller
 from app.domain.limits import Limit, LimitOverride
-from app.gateway.limits.counters.scripts import read_scripts
 from app.gateway.limits.rate_limit_headers import format_duration
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.limits.rules import RuleTable, request_dimensions
 
-SCRIPTS = read_scripts()
 KEYS = ("nx-00000000000a", "nx-00000000000b")
 names = st.sampled_from(["a", "b", "c"])
 scopes = st.dictionaries(
@@ -41,7 +39,7 @@ def applies_to(limit: Limit, prefix: str, team: str, model: str, tags: Mapping[s
 
 @given(limits, st.lists(requesters, min_size=1, max_size=4))
 def test_matcher_finds_exactly_the_rules_that_apply_to_a_request(rules: list[Limit], requests: list[Any]):
-    matcher = RuleMatcher(RuleTable(rules), SCRIPTS, 1000, lambda: 0)
+    matcher = RuleMatcher(RuleTable(rules), 1000, lambda: 0)
     for prefix, team, model, tags in requests * 2:
         match = matcher.match_for(caller(prefix, team), model, tags)
         expected = [limit.name for limit in rules if applies_to(limit, prefix, team, model, tags)]
@@ -111,7 +109,7 @@ def test_an_override_is_of_its_subject_alone_and_of_what_the_limit_counted_then(
     override = LimitOverride("o", "r", {"key": "nx-00000000000a"}, 9, 2000, ("requests", "day"))
     now_ms = 1000.0
     table = RuleTable([limit], overrides=[override])
-    matcher = RuleMatcher(table, SCRIPTS, 1000, lambda: now_ms)
+    matcher = RuleMatcher(table, 1000, lambda: now_ms)
     match, other = (matcher.match_for(caller(prefix, "a"), "m", {}) for prefix in ("nx-00000000000a", "nx-00000000000b"))
     assert match is not None and other is not None
     assert [each.rule_at(0, now_ms).amount for each in (match, other)] == [9, 5]
@@ -135,7 +133,7 @@ SCOPES: dict[str, Callable[[int], dict[str, str]]] = {
 def test_matching_against_ten_thousand_rules_costs_no_more_than_against_ten(scope: str):
     """Every request is new to the matcher, so that its index is measured and not its cache."""
     few, many = (
-        RuleMatcher(RuleTable([Limit(f"r{n}", SCOPES[scope](n), "requests", 5, "minute") for n in range(count)]), SCRIPTS, 1000, lambda: 0)
+        RuleMatcher(RuleTable([Limit(f"r{n}", SCOPES[scope](n), "requests", 5, "minute") for n in range(count)]), 1000, lambda: 0)
         for count in (10, 10_000)
     )
 
@@ -152,7 +150,7 @@ def test_matching_against_ten_thousand_rules_costs_no_more_than_against_ten(scop
 
 
 def test_remembered_matches_are_bounded():
-    matcher = RuleMatcher(RuleTable([Limit("r", {"tag:t": "each"}, "requests", 5, "minute")]), SCRIPTS, 1000, lambda: 0)
+    matcher = RuleMatcher(RuleTable([Limit("r", {"tag:t": "each"}, "requests", 5, "minute")]), 1000, lambda: 0)
     for n in range(20_100):
         matcher.match_for(caller(KEYS[0]), "m", {"t": str(n), "other": "x"})
     assert len(matcher) == 20_000

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from app.domain.callers import Caller
 from app.domain.limits import Limit, LimitOverride
-from app.gateway.limits.counters.scripts import REFUSED, TAKEN, read_scripts
+from app.gateway.limits.counters.scripts import REFUSED, TAKEN
 from app.gateway.limits.local_limiter import LocalLimiter
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import RuleMatch, RuleMatcher
 from app.gateway.limits.rules import RuleTable
 from app.gateway.limits.usage_amounts import UsageEstimate
 
-SCRIPTS = read_scripts()
 START_MS = 1_795_000_000_000
 
 
@@ -29,7 +28,7 @@ class FakeClock:
 
 def limiter_without_redis(*limits: Limit) -> tuple[LocalLimiter, RuleMatch, FakeClock]:
     clock = FakeClock()
-    match = RuleMatcher(RuleTable(limits), SCRIPTS, 1000, clock).match_for(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
+    match = RuleMatcher(RuleTable(limits), 1000, clock).match_for(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
     assert match is not None
     return LocalLimiter(clock, lambda key: ()), match, clock
 
@@ -43,7 +42,7 @@ def test_without_redis_an_override_ends_at_its_time_and_what_was_used_of_it_coun
     clock = FakeClock()
     override = LimitOverride("o", "t", {"key": "nx-1"}, 100, START_MS + 1000, ("tokens", "day"))
     rules = RuleTable([Limit("t", {"key": "each"}, "tokens", 20, "day")], overrides=[override])
-    match = RuleMatcher(rules, SCRIPTS, 1000, clock).match_for(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
+    match = RuleMatcher(rules, 1000, clock).match_for(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
     assert match is not None
     match.last_reply = [TAKEN, START_MS, 1, 90, 0]  # by Redis, 10 of 100 were used before it went away
     local = LocalLimiter(clock, lambda key: ())
@@ -132,7 +131,7 @@ def test_charge_is_repeated_unchanged_until_redis_confirmed_it():
 
 def test_concurrency_counts_reservations_held_locally_and_in_redis():
     clock = FakeClock()
-    match = RuleMatcher(RuleTable([Limit("c", {"key": "each"}, "concurrency", 4)]), SCRIPTS, 1000, clock).match_for(
+    match = RuleMatcher(RuleTable([Limit("c", {"key": "each"}, "concurrency", 4)]), 1000, clock).match_for(
         Caller("k", "t", "team", "full", prefix="nx-1"), "m", {}
     )
     assert match is not None
