@@ -4,6 +4,7 @@ The two give the same results, for any bytes (tests/unit/wire). NARTHEX_WIRE=pyt
 None whenever it is not sure that the usual code would do the same, which then decides.
 
     relay      an engine's HTTP chunks -> the caller's, for events that differ in their texts alone
+    parse_response  an engine's HTTP response, where all of it is there, with a length and a body
     edit_chat  an engine's whole answer to a chat -> the caller's, for one choice with a text
 """
 
@@ -42,3 +43,6 @@ relay: Callable[[bytes, bytes, bytes, bytes, bytes, bool], tuple[bytes, bytes, b
 # The body, and the id, the episode's id and the model's name that the caller gets. -> The body for the caller, the tokens of the
 # input and of the output, the finish reason, and the model's name as the engine has it.
 edit_chat: Callable[[bytes, str, str, str], tuple[bytes, int, int, str, str] | None] = _functions.edit_chat
+
+# -> The status, the reason, the header fields as they were sent, and the body. The connection may serve another request.
+parse_response: Callable[[bytes], tuple[int, bytes, list[tuple[bytes, bytes]], bytes] | None] = _functions.parse_response

@@ -6,6 +6,9 @@ import re
 MOST_BYTES = 32_768
 MOST_EVENTS = 128
 MOST_ANSWER_BYTES = 65_536
+MOST_HEAD_BYTES = 16_384
+MOST_FIELDS = 64
+MOST_BODY_BYTES = 1_048_576
 
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,5})\r\n").match
 _STRING = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+)*+"'
@@ -74,6 +77,7 @@ _ONCE = (
 )
 _NULLS = (b'"prompt_logprobs":', b'"prompt_token_ids":', b'"kv_transfer_params":')
 _ONES = [1] * len(_ONCE)
+_is_count = re.compile(_COUNT % 6).fullmatch
 _is_plain = re.compile(_PLAIN.decode()).fullmatch
 
 
@@ -163,3 +167,30 @@ def _written_bytes(choices: bytes) -> int | None:
         except UnicodeEncodeError:  # half of a surrogate pair
             return None
     return written
+
+
+_FIELD = rb"[A-Za-z0-9_-]+: [!-~](?:[ -~]*[!-~])?\r\n"
+_read_head = re.compile(rb"HTTP/1\.1 ([2-5][0-9]{2}) ([A-Za-z ]+)\r\n((?:%b)*)\r\n" % _FIELD).match
+_fields = re.compile(rb"([A-Za-z0-9_-]+): ([^\r]+)\r\n").findall
+
+
+def parse_response(data: bytes) -> tuple[int, bytes, list[tuple[bytes, bytes]], bytes] | None:
+    head = _read_head(data, 0, MOST_HEAD_BYTES)
+    if head is None:
+        return None
+    status, fields = int(head[1]), _fields(head[3])
+    if status in (204, 304) or len(fields) > MOST_FIELDS:
+        return None
+    length = 0
+    for name, value in fields:
+        match name.lower():
+            case b"content-length" if not length and _is_count(value):
+                length = int(value)
+            case b"connection" if value.lower() == b"keep-alive":
+                pass
+            case b"content-length" | b"connection" | b"transfer-encoding" | b"upgrade":
+                return None
+            case _:
+                pass
+    body = data[head.end() :]
+    return (status, head[2], fields, body) if 0 < length == len(body) <= MOST_BODY_BYTES else None

@@ -136,7 +136,35 @@ def edit_chat_arguments(chance: random.Random) -> Arguments:
     return b"{" + b",".join(members).replace(b"%b", text) + b"}", "0199-id", "0199-episode", model
 
 
-FUNCTIONS: dict[str, Callable[[random.Random], Arguments]] = {"edit_chat": edit_chat_arguments, "relay": relay_arguments}
+_FIELDS = (
+    *(b"Content-Type: application/json", b"date: Mon, 30 Nov 2026 06:00:00 GMT", b"server: uvicorn", b"x-request-id: 1_a/b"),
+    *(b"Connection: Keep-Alive", b"connection: close", b"transfer-encoding: chunked", b"Upgrade: h2c", b"x-empty:", b"x-two:  a"),
+    *(b"x-trailing: a ", b"x-tab:\ta", b"content-length: 3", b" folded", b"x-text: \xc3\xa9"),
+)
+
+
+def parse_response_arguments(chance: random.Random) -> Arguments:
+    """An HTTP response of an engine."""
+    body = b'{"a": "b"}' * chance.randint(0 if chance.random() < 0.1 else 1, 3)
+    fields = [field for field in _FIELDS[:5] if chance.random() < 0.5]
+    fields.append(chance.choice([b"content-length: %d", b"Content-Length: %d"]) % len(body))
+    if chance.random() < 0.3:
+        fields.append(chance.choice(_FIELDS))
+    chance.shuffle(fields)
+    usual = b"HTTP/1.1 200 OK"
+    status = (
+        usual
+        if chance.random() < 0.8
+        else chance.choice([b"HTTP/1.1 404 Not Found", b"HTTP/1.1 204 No", b"HTTP/1.0 200 OK", b"HTTP/1.1 200 "])
+    )
+    return (b"\r\n".join([status, *fields, b"", b""]) + body,)
+
+
+FUNCTIONS: dict[str, Callable[[random.Random], Arguments]] = {
+    "edit_chat": edit_chat_arguments,
+    "parse_response": parse_response_arguments,
+    "relay": relay_arguments,
+}
 
 
 def inputs(name: str, count: int, seed: int) -> Iterator[Arguments]:
