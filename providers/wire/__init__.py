@@ -5,6 +5,7 @@ None whenever it is not sure that the usual code would do the same, which then d
 
     relay      an engine's HTTP chunks -> the caller's, for events that differ in their texts alone
     parse_response  an engine's HTTP response, where all of it is there, with a length and a body
+    parse_request   a caller's POST, where all of it is there, with a length and a body
     edit_chat  an engine's whole answer to a chat -> the caller's, for one choice with a text
 """
 
@@ -46,3 +47,6 @@ edit_chat: Callable[[bytes, str, str, str], tuple[bytes, int, int, str, str] | N
 
 # -> The status, the reason, the header fields as they were sent, and the body. The connection may serve another request.
 parse_response: Callable[[bytes], tuple[int, bytes, list[tuple[bytes, bytes]], bytes] | None] = _functions.parse_response
+
+# -> The path, the header fields with names in lower case, and the body. There is one Host, and the connection stays open.
+parse_request: Callable[[bytes], tuple[str, list[tuple[bytes, bytes]], bytes] | None] = _functions.parse_request

@@ -767,7 +767,71 @@ unsure:
     Py_RETURN_NONE;
 }
 
+static PyObject *parse_request(PyObject *module, PyObject *argument)
+{
+    text data, path;
+    (void)module;
+    if (!read_text(argument, &data))
+        return NULL;
+    at p = data.start, end = data.start + data.size;
+    at head_end = find(p, data.size > MOST_HEAD_BYTES ? p + MOST_HEAD_BYTES : end, "\r\n\r\n", 4);
+    if (head_end == NULL || !STARTS(p, head_end, "POST /"))
+        Py_RETURN_NONE;
+    path.start = p += 5;
+    while (is_token(*p) || *p == '/' || *p == '.')
+        p++;
+    path.size = p - path.start;
+    if (!STARTS(p, head_end, " HTTP/1.1") || p[9] != '\r' || p[10] != '\n')
+        Py_RETURN_NONE;
+    p += 11;
+
+    PyObject *fields = PyList_New(0);
+    if (fields == NULL)
+        return NULL;
+    long long length = -1;
+    int count = 0, hosts = 0;
+    char lower[64];
+    at lines_end = head_end + 2;
+    while (p < lines_end) {
+        text name = {(at)lower, 0}, value;
+        while (is_token(*p) && name.size < (Py_ssize_t)sizeof lower)
+            lower[name.size++] = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p), p++;
+        if (name.size == 0 || p[0] != ':' || p[1] != ' ' || count++ == MOST_FIELDS)
+            goto unsure;
+        value.start = p += 2;
+        while (*p >= 0x20 && *p <= 0x7E)
+            p++;
+        value.size = p - value.start;
+        if (value.size == 0 || value.start[0] == ' ' || p[-1] == ' ' || p[0] != '\r' || p[1] != '\n')
+            goto unsure;
+        p += 2;
+        if (is_key(&name, "host"))
+            hosts++;
+        else if (is_key(&name, "content-length")) {
+            if (length >= 0 || read_count(value.start, value.start + value.size, 7, &length) != value.start + value.size)
+                goto unsure;
+        } else if (is_key(&name, "connection")) {
+            if (!is_name(value.start, value.size, "keep-alive"))
+                goto unsure;
+        } else if (is_key(&name, "transfer-encoding") || is_key(&name, "upgrade") || is_key(&name, "expect"))
+            goto unsure;
+        if (!add_field(fields, &name, &value)) {
+            Py_DECREF(fields);
+            return NULL;
+        }
+    }
+    p = head_end + 4;
+    if (hosts != 1 || length <= 0 || length > MOST_BODY_BYTES || end - p != length)
+        goto unsure;
+    return Py_BuildValue("(s#Ny#)", (const char *)path.start, path.size, fields, (const char *)p, (Py_ssize_t)length);
+
+unsure:
+    Py_DECREF(fields);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"parse_request", parse_request, METH_O, NULL},
     {"edit_chat", (PyCFunction)(void (*)(void))edit_chat, METH_FASTCALL, NULL},
     {"relay", (PyCFunction)(void (*)(void))relay, METH_FASTCALL, NULL},
     {"parse_response", parse_response, METH_O, NULL},

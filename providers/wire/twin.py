@@ -194,3 +194,31 @@ def parse_response(data: bytes) -> tuple[int, bytes, list[tuple[bytes, bytes]], 
                 pass
     body = data[head.end() :]
     return (status, head[2], fields, body) if 0 < length == len(body) <= MOST_BODY_BYTES else None
+
+
+_REQUEST_FIELD = rb"[A-Za-z0-9_-]{1,64}: [!-~](?:[ -~]*[!-~])?\r\n"
+_read_request_head = re.compile(rb"POST (/[A-Za-z0-9_/.-]*) HTTP/1\.1\r\n((?:%b)*)\r\n" % _REQUEST_FIELD).match
+
+
+def parse_request(data: bytes) -> tuple[str, list[tuple[bytes, bytes]], bytes] | None:
+    head = _read_request_head(data, 0, MOST_HEAD_BYTES)
+    if head is None:
+        return None
+    fields = [(name.lower(), value) for name, value in _fields(head[2])]
+    if len(fields) > MOST_FIELDS:
+        return None
+    length = hosts = 0
+    for name, value in fields:
+        match name:
+            case b"host":
+                hosts += 1
+            case b"content-length" if not length and _is_count(value):
+                length = int(value)
+            case b"connection" if value.lower() == b"keep-alive":
+                pass
+            case b"content-length" | b"connection" | b"transfer-encoding" | b"upgrade" | b"expect":
+                return None
+            case _:
+                pass
+    body = data[head.end() :]
+    return (head[1].decode(), fields, body) if hosts == 1 and 0 < length == len(body) <= MOST_BODY_BYTES else None

@@ -160,8 +160,24 @@ def parse_response_arguments(chance: random.Random) -> Arguments:
     return (b"\r\n".join([status, *fields, b"", b""]) + body,)
 
 
+_REQUEST_LINES = (
+    *(b"POST / HTTP/1.1", b"GET /v1/models HTTP/1.1", b"POST /v1/x?a=b HTTP/1.1", b"POST /v1/%61 HTTP/1.1", b"POST * HTTP/1.1"),
+    *(b"POST /v1/x HTTP/1.0", b"POST http://a/v1/x HTTP/1.1", b"POST  /v1/x HTTP/1.1", b"POST /v1/x HTTP/1.1 "),
+)
+
+
+def parse_request_arguments(chance: random.Random) -> Arguments:
+    """An HTTP request of a caller."""
+    ((response,),) = [parse_response_arguments(chance)]
+    line, fields = response.split(b"\r\n", 1)
+    line = b"POST /v1/chat/completions HTTP/1.1" if line.endswith(b"OK") else chance.choice(_REQUEST_LINES)
+    added = [b"Host: a", *[field for field in (b"host: b", b"Expect: 100-continue", b"x" * 70 + b": a") if chance.random() < 0.05]]
+    return (b"\r\n".join([line, *added, fields]),)
+
+
 FUNCTIONS: dict[str, Callable[[random.Random], Arguments]] = {
     "edit_chat": edit_chat_arguments,
+    "parse_request": parse_request_arguments,
     "parse_response": parse_response_arguments,
     "relay": relay_arguments,
 }
