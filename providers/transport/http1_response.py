@@ -2,6 +2,8 @@
 
 import httptools
 
+from providers import wire
+
 # The most of a response's head (with the 1xx responses before it), of its trailers, or of one chunk's header.
 MAX_HEAD_BYTES = 64 * 1024
 MAX_FIELDS = 200
@@ -67,6 +69,14 @@ class ResponseReader:
         parser = self._parser
         if parser is None:
             self.surplus = True
+            return
+        if not self.started and not self._is_head_request and (whole := wire.parse_response(data)) is not None:
+            self._parser = None
+            self.started = self.body_started = self.keep_alive = self.complete = True
+            self.version = b"HTTP/1.1"
+            self.status, self.reason, self.headers, body = whole
+            self.blocks.append(body)
+            self.queued_bytes = len(body)
             return
         # Bytes that are neither body nor complete a head or chunk header: an endless status line, field or chunk extension arrives so,
         # and the parser bounds none of them.

@@ -4,6 +4,8 @@ The two give the same results, for any bytes (tests/unit/wire). NARTHEX_WIRE=pyt
 None whenever it is not sure that the usual code would do the same, which then decides.
 
     relay      an engine's HTTP chunks -> the caller's, for events that differ in their texts alone
+    parse_response  an engine's HTTP response, where all of it is there, with a length and a body
+    parse_request   a caller's POST, where all of it is there, with a length and a body
     edit_chat  an engine's whole answer to a chat -> the caller's, for one choice with a text
 
     count_structure, count_number_marks, holds    what is in a body, before it is decoded; these always have a result
@@ -53,3 +55,9 @@ count_number_marks: Callable[[bytes], int] = _functions.count_number_marks
 
 # A body, a part that it may hold, and the place of the byte of that part which is rarest in bodies.
 holds: Callable[[bytes, bytes, int], bool] = _functions.holds
+
+# -> The status, the reason, the header fields as they were sent, and the body. The connection may serve another request.
+parse_response: Callable[[bytes], tuple[int, bytes, list[tuple[bytes, bytes]], bytes] | None] = _functions.parse_response
+
+# -> The path, the header fields with names in lower case, and the body. There is one Host, and the connection stays open.
+parse_request: Callable[[bytes], tuple[str, list[tuple[bytes, bytes]], bytes] | None] = _functions.parse_request

@@ -765,12 +765,177 @@ static PyObject *holds(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     Py_RETURN_FALSE;
 }
 
+/* HTTP/1.1: a whole message that came in one read. */
+
+#define MOST_HEAD_BYTES 16384
+#define MOST_FIELDS 64
+#define MOST_BODY_BYTES 1048576
+
+static int is_token(unsigned char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+}
+
+static int is_name(at p, Py_ssize_t size, const char *lower)
+{
+    if ((size_t)size != strlen(lower))
+        return 0;
+    for (Py_ssize_t i = 0; i < size; i++)
+        if ((p[i] >= 'A' && p[i] <= 'Z' ? p[i] + 32 : p[i]) != (unsigned char)lower[i])
+            return 0;
+    return 1;
+}
+
+/* Adds a header field to the list. Returns whether that worked. */
+static int add_field(PyObject *fields, const text *name, const text *value)
+{
+    PyObject *field = Py_BuildValue("(y#y#)", (const char *)name->start, name->size, (const char *)value->start, value->size);
+    if (field == NULL)
+        return 0;
+    int failed = PyList_Append(fields, field);
+    Py_DECREF(field);
+    return failed == 0;
+}
+
+static PyObject *parse_response(PyObject *module, PyObject *argument)
+{
+    text data, reason;
+    (void)module;
+    if (!read_text(argument, &data))
+        return NULL;
+    at p = data.start, end = data.start + data.size;
+    at head_end = find(p, data.size > MOST_HEAD_BYTES ? p + MOST_HEAD_BYTES : end, "\r\n\r\n", 4);
+    if (head_end == NULL || !STARTS(p, head_end, "HTTP/1.1 "))
+        Py_RETURN_NONE;
+    p += 9;
+    if (head_end - p < 5 || p[0] < '2' || p[0] > '5' || p[1] < '0' || p[1] > '9' || p[2] < '0' || p[2] > '9' || p[3] != ' ')
+        Py_RETURN_NONE;
+    int status = (p[0] - '0') * 100 + (p[1] - '0') * 10 + (p[2] - '0');
+    if (status == 204 || status == 304)
+        Py_RETURN_NONE;
+    reason.start = p += 4;
+    while (p < head_end && ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || *p == ' '))
+        p++;
+    reason.size = p - reason.start;
+    if (reason.size == 0 || p == head_end || *p != '\r' || p[1] != '\n')
+        Py_RETURN_NONE;
+    p += 2;
+
+    PyObject *fields = PyList_New(0);
+    if (fields == NULL)
+        return NULL;
+    long long length = -1;
+    int count = 0;
+    at lines_end = head_end + 2;
+    while (p < lines_end) {
+        text name, value;
+        name.start = p;
+        while (is_token(*p)) /* a line end is none */
+            p++;
+        name.size = p - name.start;
+        if (name.size == 0 || p[0] != ':' || p[1] != ' ' || count++ == MOST_FIELDS)
+            goto unsure;
+        value.start = p += 2;
+        while (*p >= 0x20 && *p <= 0x7E)
+            p++;
+        value.size = p - value.start;
+        if (value.size == 0 || value.start[0] == ' ' || p[-1] == ' ' || p[0] != '\r' || p[1] != '\n')
+            goto unsure;
+        p += 2;
+        if (is_name(name.start, name.size, "content-length")) {
+            if (length >= 0 || read_count(value.start, value.start + value.size, 7, &length) != value.start + value.size)
+                goto unsure;
+        } else if (is_name(name.start, name.size, "connection")) {
+            if (!is_name(value.start, value.size, "keep-alive"))
+                goto unsure;
+        } else if (is_name(name.start, name.size, "transfer-encoding") || is_name(name.start, name.size, "upgrade"))
+            goto unsure;
+        if (!add_field(fields, &name, &value)) {
+            Py_DECREF(fields);
+            return NULL;
+        }
+    }
+    p = head_end + 4;
+    if (length <= 0 || length > MOST_BODY_BYTES || end - p != length)
+        goto unsure;
+    return Py_BuildValue("(iy#Ny#)", status, (const char *)reason.start, reason.size, fields, (const char *)p, (Py_ssize_t)length);
+
+unsure:
+    Py_DECREF(fields);
+    Py_RETURN_NONE;
+}
+
+static PyObject *parse_request(PyObject *module, PyObject *argument)
+{
+    text data, path;
+    (void)module;
+    if (!read_text(argument, &data))
+        return NULL;
+    at p = data.start, end = data.start + data.size;
+    at head_end = find(p, data.size > MOST_HEAD_BYTES ? p + MOST_HEAD_BYTES : end, "\r\n\r\n", 4);
+    if (head_end == NULL || !STARTS(p, head_end, "POST /"))
+        Py_RETURN_NONE;
+    path.start = p += 5;
+    while (is_token(*p) || *p == '/' || *p == '.')
+        p++;
+    path.size = p - path.start;
+    if (!STARTS(p, head_end, " HTTP/1.1") || p[9] != '\r' || p[10] != '\n')
+        Py_RETURN_NONE;
+    p += 11;
+
+    PyObject *fields = PyList_New(0);
+    if (fields == NULL)
+        return NULL;
+    long long length = -1;
+    int count = 0, hosts = 0;
+    char lower[64];
+    at lines_end = head_end + 2;
+    while (p < lines_end) {
+        text name = {(at)lower, 0}, value;
+        while (is_token(*p) && name.size < (Py_ssize_t)sizeof lower)
+            lower[name.size++] = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p), p++;
+        if (name.size == 0 || p[0] != ':' || p[1] != ' ' || count++ == MOST_FIELDS)
+            goto unsure;
+        value.start = p += 2;
+        while (*p >= 0x20 && *p <= 0x7E)
+            p++;
+        value.size = p - value.start;
+        if (value.size == 0 || value.start[0] == ' ' || p[-1] == ' ' || p[0] != '\r' || p[1] != '\n')
+            goto unsure;
+        p += 2;
+        if (is_key(&name, "host"))
+            hosts++;
+        else if (is_key(&name, "content-length")) {
+            if (length >= 0 || read_count(value.start, value.start + value.size, 7, &length) != value.start + value.size)
+                goto unsure;
+        } else if (is_key(&name, "connection")) {
+            if (!is_name(value.start, value.size, "keep-alive"))
+                goto unsure;
+        } else if (is_key(&name, "transfer-encoding") || is_key(&name, "upgrade") || is_key(&name, "expect"))
+            goto unsure;
+        if (!add_field(fields, &name, &value)) {
+            Py_DECREF(fields);
+            return NULL;
+        }
+    }
+    p = head_end + 4;
+    if (hosts != 1 || length <= 0 || length > MOST_BODY_BYTES || end - p != length)
+        goto unsure;
+    return Py_BuildValue("(s#Ny#)", (const char *)path.start, path.size, fields, (const char *)p, (Py_ssize_t)length);
+
+unsure:
+    Py_DECREF(fields);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"parse_request", parse_request, METH_O, NULL},
     {"count_number_marks", (PyCFunction)(void (*)(void))count_number_marks, METH_FASTCALL, NULL},
     {"count_structure", (PyCFunction)(void (*)(void))count_structure, METH_FASTCALL, NULL},
     {"edit_chat", (PyCFunction)(void (*)(void))edit_chat, METH_FASTCALL, NULL},
     {"holds", (PyCFunction)(void (*)(void))holds, METH_FASTCALL, NULL},
     {"relay", (PyCFunction)(void (*)(void))relay, METH_FASTCALL, NULL},
+    {"parse_response", parse_response, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -6,6 +6,9 @@ import re
 MOST_BYTES = 32_768
 MOST_EVENTS = 128
 MOST_ANSWER_BYTES = 65_536
+MOST_HEAD_BYTES = 16_384
+MOST_FIELDS = 64
+MOST_BODY_BYTES = 1_048_576
 
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,5})\r\n").match
 _STRING = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+)*+"'
@@ -74,6 +77,7 @@ _ONCE = (
 )
 _NULLS = (b'"prompt_logprobs":', b'"prompt_token_ids":', b'"kv_transfer_params":')
 _ONES = [1] * len(_ONCE)
+_is_count = re.compile(_COUNT % 6).fullmatch
 _is_plain = re.compile(_PLAIN.decode()).fullmatch
 
 
@@ -165,10 +169,64 @@ def _written_bytes(choices: bytes) -> int | None:
     return written
 
 
+_FIELD = rb"[A-Za-z0-9_-]+: [!-~](?:[ -~]*[!-~])?\r\n"
+_read_head = re.compile(rb"HTTP/1\.1 ([2-5][0-9]{2}) ([A-Za-z ]+)\r\n((?:%b)*)\r\n" % _FIELD).match
+_fields = re.compile(rb"([A-Za-z0-9_-]+): ([^\r]+)\r\n").findall
+
+
+def parse_response(data: bytes) -> tuple[int, bytes, list[tuple[bytes, bytes]], bytes] | None:
+    head = _read_head(data, 0, MOST_HEAD_BYTES)
+    if head is None:
+        return None
+    status, fields = int(head[1]), _fields(head[3])
+    if status in (204, 304) or len(fields) > MOST_FIELDS:
+        return None
+    length = 0
+    for name, value in fields:
+        match name.lower():
+            case b"content-length" if not length and _is_count(value):
+                length = int(value)
+            case b"connection" if value.lower() == b"keep-alive":
+                pass
+            case b"content-length" | b"connection" | b"transfer-encoding" | b"upgrade":
+                return None
+            case _:
+                pass
+    body = data[head.end() :]
+    return (status, head[2], fields, body) if 0 < length == len(body) <= MOST_BODY_BYTES else None
+
+
+_REQUEST_FIELD = rb"[A-Za-z0-9_-]{1,64}: [!-~](?:[ -~]*[!-~])?\r\n"
+_read_request_head = re.compile(rb"POST (/[A-Za-z0-9_/.-]*) HTTP/1\.1\r\n((?:%b)*)\r\n" % _REQUEST_FIELD).match
+
+
+def parse_request(data: bytes) -> tuple[str, list[tuple[bytes, bytes]], bytes] | None:
+    head = _read_request_head(data, 0, MOST_HEAD_BYTES)
+    if head is None:
+        return None
+    fields = [(name.lower(), value) for name, value in _fields(head[2])]
+    if len(fields) > MOST_FIELDS:
+        return None
+    length = hosts = 0
+    for name, value in fields:
+        match name:
+            case b"host":
+                hosts += 1
+            case b"content-length" if not length and _is_count(value):
+                length = int(value)
+            case b"connection" if value.lower() == b"keep-alive":
+                pass
+            case b"content-length" | b"connection" | b"transfer-encoding" | b"upgrade" | b"expect":
+                return None
+            case _:
+                pass
+    body = data[head.end() :]
+    return (head[1].decode(), fields, body) if hosts == 1 and 0 < length == len(body) <= MOST_BODY_BYTES else None
+
+
 # The digits of each number become zeros, with its decimal point, and its exponent has one spelling.
-NUMBER_MARKS = bytes(
-    {**dict.fromkeys(b"0123456789.", 48), **dict.fromkeys(b"eE", 101), 43: 43, 45: 45}.get(byte, 32) for byte in range(256)
-)
+_KEPT = {**dict.fromkeys(b"0123456789.", 48), **dict.fromkeys(b"eE", 101), **{sign: sign for sign in b"+-"}}
+NUMBER_MARKS = bytes(_KEPT.get(byte, 32) for byte in range(256))
 EXPONENT = b"0e"
 MANY_DIGITS = b"0" * 300
 

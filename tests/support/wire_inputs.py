@@ -136,24 +136,48 @@ def edit_chat_arguments(chance: random.Random) -> Arguments:
     return b"{" + b",".join(members).replace(b"%b", text) + b"}", "0199-id", "0199-episode", model
 
 
+_FIELDS = (
+    *(b"Content-Type: application/json", b"date: Mon, 30 Nov 2026 06:00:00 GMT", b"server: uvicorn", b"x-request-id: 1_a/b"),
+    *(b"Connection: Keep-Alive", b"connection: close", b"transfer-encoding: chunked", b"Upgrade: h2c", b"x-empty:", b"x-two:  a"),
+    *(b"x-trailing: a ", b"x-tab:\ta", b"content-length: 3", b" folded", b"x-text: \xc3\xa9"),
+)
+
+
+def parse_response_arguments(chance: random.Random) -> Arguments:
+    """An HTTP response of an engine."""
+    body = b'{"a": "b"}' * chance.randint(0 if chance.random() < 0.1 else 1, 3)
+    fields = [field for field in _FIELDS[:5] if chance.random() < 0.5]
+    fields.append(chance.choice([b"content-length: %d", b"Content-Length: %d"]) % len(body))
+    if chance.random() < 0.3:
+        fields.append(chance.choice(_FIELDS))
+    chance.shuffle(fields)
+    usual = b"HTTP/1.1 200 OK"
+    status = (
+        usual
+        if chance.random() < 0.8
+        else chance.choice([b"HTTP/1.1 404 Not Found", b"HTTP/1.1 204 No", b"HTTP/1.0 200 OK", b"HTTP/1.1 200 "])
+    )
+    return (b"\r\n".join([status, *fields, b"", b""]) + body,)
+
+
+_REQUEST_LINES = (
+    *(b"POST / HTTP/1.1", b"GET /v1/models HTTP/1.1", b"POST /v1/x?a=b HTTP/1.1", b"POST /v1/%61 HTTP/1.1", b"POST * HTTP/1.1"),
+    *(b"POST /v1/x HTTP/1.0", b"POST http://a/v1/x HTTP/1.1", b"POST  /v1/x HTTP/1.1", b"POST /v1/x HTTP/1.1 "),
+)
+
+
+def parse_request_arguments(chance: random.Random) -> Arguments:
+    """An HTTP request of a caller."""
+    ((response,),) = [parse_response_arguments(chance)]
+    line, fields = response.split(b"\r\n", 1)
+    line = b"POST /v1/chat/completions HTTP/1.1" if line.endswith(b"OK") else chance.choice(_REQUEST_LINES)
+    added = [b"Host: a", *[field for field in (b"host: b", b"Expect: 100-continue", b"x" * 70 + b": a") if chance.random() < 0.05]]
+    return (b"\r\n".join([line, *added, fields]),)
+
+
 _MARKS = (
-    b"0",
-    b"1.5",
-    b"2e300",
-    b"7E-12",
-    b"9e",
-    b".e",
-    b"0" * 299,
-    b"0" * 300,
-    b"31" * 450,
-    b"{",
-    b"[",
-    b",",
-    b'"a":',
-    b" x",
-    b"nx",
-    b"nx1.",
-    b"\xe9",
+    *(b"0", b"1.5", b"2e300", b"7E-12", b"9e", b".e", b"0" * 299, b"0" * 300, b"31" * 450),
+    *(b"{", b"[", b",", b'"a":', b" x", b"nx", b"nx1.", b"\xe9"),
 )
 
 
@@ -167,12 +191,14 @@ def holds_arguments(chance: random.Random) -> Arguments:
 
 
 # Those that return None for what they are not sure of.
-UNSURE_FUNCTIONS = ("edit_chat", "relay")
+UNSURE_FUNCTIONS = ("edit_chat", "parse_request", "parse_response", "relay")
 FUNCTIONS: dict[str, Callable[[random.Random], Arguments]] = {
     "count_number_marks": body_arguments,
     "count_structure": body_arguments,
     "edit_chat": edit_chat_arguments,
     "holds": holds_arguments,
+    "parse_request": parse_request_arguments,
+    "parse_response": parse_response_arguments,
     "relay": relay_arguments,
 }
 

@@ -13,8 +13,8 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.server.http_call import CallHandler, HttpCall
-from app.api.server.http_limits import BoundedHttpProtocol
 from app.api.server.tls_closing import close_once_received
+from app.api.server.whole_request import WholeRequestProtocol
 from app.settings import Settings
 from providers.canonical.errors import RequestTimedOut
 from providers.transport.loop_turns import PIECE_BYTES, LoopTurns
@@ -131,13 +131,12 @@ def http_protocol_class(
     """The protocol class for uvicorn.Config(http=...). `handlers` are the inference routes, by path. `turns` are for large bodies."""
     batcher = write_batcher
 
-    class HttpProtocol(BoundedHttpProtocol):
+    class HttpProtocol(WholeRequestProtocol):
         write_batcher = batcher
         write_timeout_s = times.pause_s
         call_handlers = handlers
         loop_turns = turns
 
-        _in_request = True  # a connection that sends nothing counts as one that has begun a request
         _read_timer: asyncio.TimerHandle | None = None
         _unread = memoryview(b"")  # received, and waiting for its turn to be parsed
         _discards_until = 0.0  # what is left of the body of a request that was answered
@@ -155,6 +154,8 @@ def http_protocol_class(
             if self._read_timer is not None:
                 self._read_timer.cancel()
                 self._read_timer = None
+            if not self._unread and self.takes_whole(data):
+                return
             if self._unread:  # a transport may have had it when its reading was paused
                 self._unread = memoryview(bytes(self._unread) + data)
             elif len(data) >= PIECE_BYTES:
