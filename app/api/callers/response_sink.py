@@ -4,10 +4,10 @@ import asyncio
 import functools
 from collections.abc import Iterable
 
+from app.api.callers.stream_relay import StreamRelay
 from app.api.server.anthropic_ratelimits import to_anthropic_headers
 from app.api.server.http_call import HttpCall
 from app.api.server.response_headers import error_headers
-from app.api.server.stream_relay import StreamRelay
 from app.billing.cost import format_usd
 from app.domain.exchange import Attempt
 from app.domain.snapshot import Plan

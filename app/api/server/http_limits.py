@@ -4,10 +4,13 @@ A head of any length is parsed at quadratic cost: 200 MB of one header blocked a
 """
 
 import asyncio
+from typing import Any, cast
 
 import httptools
 
 from app.api.server.end_of_input import EndOfInputProtocol
+from app.api.server.http_call import HttpCall
+from providers import wire
 from providers.canonical.errors import BodyTooLarge, InvalidRequest
 
 MAX_HEAD_BYTES = 64 * 1024  # of a request's head, of its trailers, or of one chunk's header
@@ -155,3 +158,37 @@ def _without_offer(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, byte
         if name != b"connection" or value:
             kept.append((name, value))
     return kept
+
+
+# The whole of a head and a body that is buffered whoever sends it.
+_MOST_BYTES = 32 * 1024
+
+
+class WholeRequestProtocol(BoundedHttpProtocol):
+    """takes_whole() does what the parser's callbacks would do, for a call of an inference route that waits for nobody."""
+
+    _in_request = True  # a connection that sends nothing counts as one that has begun a request
+
+    def takes_whole(self, data: bytes) -> bool:
+        """Whether the data was one request, and its call has begun. Nothing has changed if not."""
+        previous: Any = self.cycle
+        if previous is None:
+            is_between = self.headers is None  # pyright: ignore[reportUnnecessaryComparison]
+        else:
+            is_between = not self._in_request and previous.response_complete and not previous.more_body
+        if not is_between or self._head_bytes or self.pipeline or self.input_ended or len(data) > _MOST_BYTES:
+            return False
+        request = wire.parse_request(data)
+        handler = None if request is None else self.call_handlers.get(request[0])
+        if request is None or handler is None or self.transport.is_closing():
+            return False
+        path, self.headers, body = request
+        self.url = path.encode("ascii")
+        self._in_head = self._in_request = self.expect_100_continue = False
+        self.waits_since = None
+        peer = self.client[0] if self.client else None
+        call = HttpCall(self, handler, "POST", path, self.headers, peer, http_1_0=False, keep_alive=True)
+        self.cycle = self.active_cycle = cast(Any, call)
+        call.receive_body(body)
+        call.on_body_complete()
+        return True

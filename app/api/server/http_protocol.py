@@ -13,8 +13,8 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.server.http_call import CallHandler, HttpCall
+from app.api.server.http_limits import WholeRequestProtocol
 from app.api.server.tls_closing import close_once_received
-from app.api.server.whole_request import WholeRequestProtocol
 from app.settings import Settings
 from providers.canonical.errors import RequestTimedOut
 from providers.transport.loop_turns import PIECE_BYTES, LoopTurns

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.api.callers.stream_relay import StreamRelay
 from app.api.server.http_call import HttpCall
-from app.api.server.stream_relay import StreamRelay
 from app.domain.exchange import Exchange
 from app.recording.spool.spool_record import SpoolRecord
 from providers import wire
