@@ -1,7 +1,7 @@
 """Every admin route, made of the declared operations."""
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Self
 
 from litestar import Router
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -117,4 +117,11 @@ def admin_router(gateway: Gateway, database: AsyncEngine, authentication: AdminA
     dispatcher = Dispatcher(
         database, gateway.fleet.vault, authentication.authenticate_principal, settings.trusted_proxies.parsed, wait_until_applied
     )
-    return Router("/admin/v1", route_handlers=[dispatcher.route(operation) for operation in operations(gateway)])
+    return _AdminRouter("/admin/v1", route_handlers=[dispatcher.route(operation) for operation in operations(gateway)])
+
+
+class _AdminRouter(Router):
+    """A router that is registered once, itself: Litestar's deep copy takes a fifth of the time in which a worker starts."""
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
