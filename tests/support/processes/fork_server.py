@@ -21,8 +21,10 @@ from tests.support.processes.forked_interpreter import Program, run_program
 _APP = Path(__file__).parents[3] / "app"
 _COMMANDS = [".".join(("app", *file.relative_to(_APP).with_suffix("").parts)) for file in (_APP / "cli").rglob("[a-z]*.py")]
 _PROCESSES = [f"app.supervisor.{name}" for name in ("run_gateway", "run_writer", "run_sandbox")]
+# An application of Litestar imports these where they are installed: a quarter of a second for each gateway process.
+_OPTIONAL = ["litestar.plugins.pydantic", "litestar.plugins.attrs"]
 # Imported in this order. The last makes the collector skip what the others have made.
-_PRELOADED = [*_COMMANDS, *_PROCESSES, "tests.support.processes.writer_process", "tests.support.processes.frozen_heap"]
+_PRELOADED = [*_COMMANDS, *_PROCESSES, *_OPTIONAL, "tests.support.processes.writer_process", "tests.support.processes.frozen_heap"]
 
 # A child shows its own command line and environment in /proc by writing them over the server's, which must be long enough.
 _ROOM_VARIABLE = "ROOM_FOR_THE_ENVIRONMENT_OF_FORKED_PROCESSES"
