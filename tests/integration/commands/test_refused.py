@@ -14,6 +14,7 @@ from msgspec import Struct
 from app.cli import main
 from app.cli.errors import wants_json
 from tests.support.processes.service import REQUEST_TIMEOUT_S, Service
+from tests.support.processes.wait_until import block_until
 
 TABLES = Path(__file__).with_name("refused")
 CONFIGURED = """
@@ -83,6 +84,7 @@ def configured(service: Service) -> Iterator[Service]:
     """The service with something to be wrong about."""
     for command, stdin in (("apply - --yes", CONFIGURED), ("teams set tabled-team --content none", "")):
         assert run(service, command, stdin) == (0, "")
+    block_until(lambda: "not in force yet" not in run(service, "experiments promote tabled-test tabled --yes")[1])
     yield service
     for command in ("limits delete tabled-limit --yes", "budgets remove tabled-budget --yes"):
         assert run(service, command) == (0, "")
