@@ -3,7 +3,7 @@
 import http.client
 import os
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -153,7 +153,8 @@ def _exchange(
         with open_connection(access.url, tls_verification(settings, access.url), settings.proxy, timeout_s) as connection:
             target = urlsplit(access.url).path + path
             connection.request(method, target, body, {"user-agent": "narthex", **_authorization(access), **headers})
-            yield connection.getresponse()
+            with closing(connection.getresponse()) as response:
+                yield response
     except (OSError, http.client.HTTPException, ValueError) as fault:
         text = f"The gateway on {access.url} is not reachable: {fault}. `narthex doctor` finds out what is wrong."
         raise CommandError(text) from fault

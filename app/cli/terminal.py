@@ -1,4 +1,4 @@
-"""What only a terminal gets: tables in a frame, and a spinner."""
+"""Output that only a terminal gets: tables in a frame, and a spinner."""
 
 import os
 from collections.abc import Sequence

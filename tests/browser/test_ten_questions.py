@@ -174,7 +174,7 @@ def test_what_was_changed_before_errors_rose(reader: Reader, filled: Service) ->
         assert action.replace("_", " ") in text and name in text
 
 
-def test_what_a_user_said_in_the_third_turn(reader: Reader, filled: Service) -> None:
+def test_text_of_a_user_in_the_third_turn(reader: Reader, filled: Service) -> None:
     [(user, episode_name)] = rows_of(
         filled,
         "SELECT min(end_user), episode_name FROM inferences WHERE episode_name LIKE 'support-%' GROUP BY 2 HAVING count(*) >= 3"

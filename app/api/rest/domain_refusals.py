@@ -1,4 +1,4 @@
-"""What an operation refuses with: errors of the domain as refusals with a status, wherever the operation runs."""
+"""Refusals of operations: errors of the domain with a status, wherever the operation runs."""
 
 from app.domain.errors import BadConfiguration, BoundReached, InvalidKeyField, StillUsed
 from providers.canonical.errors import Conflict, InvalidRequest, NarthexError

@@ -4,7 +4,7 @@ import http.client
 import ssl
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from email.message import Message
 from typing import Any
 from urllib.parse import urlsplit
@@ -60,12 +60,13 @@ class ChatClient:
             with self._read_faults():
                 connection.request("POST", self._path, _write_body(chat_params, messages), self._headers(episode_id))
                 response = connection.getresponse()
-            if response.status != 200:
-                raise self._read_error(response)
-            try:
-                return _read_response(self._blocks(response, chat_params), response.headers, chat_params, started_at, on_event)
-            except NarthexError as fault:
-                raise CommandError(f"The response ended early: {fault.message}", status=fault.status) from fault
+            with closing(response):
+                if response.status != 200:
+                    raise self._read_error(response)
+                try:
+                    return _read_response(self._blocks(response, chat_params), response.headers, chat_params, started_at, on_event)
+                except NarthexError as fault:
+                    raise CommandError(f"The response ended early: {fault.message}", status=fault.status) from fault
 
     def _blocks(self, response: http.client.HTTPResponse, chat_params: ChatParams) -> Iterator[bytes]:
         with self._read_faults():

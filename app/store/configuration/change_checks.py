@@ -1,4 +1,4 @@
-"""What a change of the configuration is held to, beyond what its own entries say."""
+"""Checks of a change of the configuration, beyond what its own entries say."""
 
 from collections.abc import Collection, Mapping
 

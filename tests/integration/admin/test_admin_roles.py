@@ -205,6 +205,7 @@ TABLE = {
     "export_inferences": Row(READ, READ, is_list=True),
     "get_inference": Row(READ, READ, {"id": "{inference}"}),
     "get_inference_neighbours": Row(READ, READ, {"id": "{inference}"}),
+    "write_feedback": Row(EDIT, EDIT, {"id": "{inference}"}, body={"metric": "comment", "value": "a comment"}),
     "get_inference_media": Row(READ_CONTENT, READ_CONTENT, {"id": "{inference}", "number": "1"}),
     "list_episodes": Row(READ, READ, is_list=True),
     "get_episode": Row(READ, READ, {"id": "{episode}"}),

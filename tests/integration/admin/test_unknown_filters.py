@@ -156,7 +156,7 @@ async def test_roles_within_a_team_do_not_learn_of_others(service: Service, reco
 )
 def test_commands_say_so_too(service: Service, command: tuple[str, ...]):
     done: subprocess.CompletedProcess[str] = service.run(*command)
-    assert done.returncode == 1 and "There is no" in done.stderr and "no record of one" in done.stderr, done.stderr + done.stdout
+    assert done.returncode == 2 and "There is no" in done.stderr and "no record of one" in done.stderr, done.stderr + done.stdout
     assert not done.stdout
 
 

@@ -51,7 +51,7 @@ per = "month"
 
 
 class Row(Struct, frozen=True):
-    """What is refused, and how; `...` in the message stands for anything."""
+    """A refused line, and how it is refused; `...` in the message stands for anything."""
 
     line: str
     stdin: str

@@ -191,7 +191,7 @@ def test_relayed_stream_is_the_one_that_the_task_sends_however_it_is_cut(data: s
 
 
 async def _play(pieces: list[bytes], *, relays: bool) -> tuple[bytes, bytes, Any, Any, int, str | None]:
-    """What the caller was sent and the record got, what was counted, and the error, if there was one."""
+    """The bytes that the caller was sent and the record got, the counts, and the error, if there was one."""
     async with relayed(relays=relays) as stream:
         for piece in pieces:
             stream.send(piece)
@@ -339,7 +339,7 @@ async def test_connection_that_breaks_off_is_the_tasks_error_after_what_was_sent
 
 
 class NoSpool:
-    """Where records are written, of which none is."""
+    """A place for records, of which none is written."""
 
     def append_part(self, spool_record: SpoolRecord, kind: int, data: bytes) -> None:
         raise AssertionError("a part of a short stream was written")

@@ -1,4 +1,4 @@
-"""What a worker does until it serves, by calls: time would depend on the machine."""
+"""The work of a worker until it serves, in calls: time would depend on the machine."""
 
 import copy
 import sys

@@ -39,7 +39,7 @@ class WrittenFeedback(Struct, frozen=True):
 
     id: Annotated[str, Meta(description="Of the feedback: `feedback_id` of its events.")]
     metric: str
-    level: MetricLevel
+    level: Annotated[MetricLevel, Meta(description="Whether it is about the inference or its episode.")]
     target_id: Annotated[str, Meta(description="Of the inference or the episode, by `level`.")]
 
 

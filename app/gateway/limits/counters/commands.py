@@ -1,4 +1,4 @@
-"""What is sent to the scripts: operations on buckets, which are joined (see batches.py), and commands."""
+"""Requests to the scripts: operations on buckets, which are joined (see batches.py), and commands."""
 
 from collections.abc import Sequence
 from typing import final
@@ -43,7 +43,7 @@ class BucketSet:
 
 @final
 class Operation(Struct, frozen=True):
-    """What is done with a reservation in one step, after all earlier operations and before all later ones."""
+    """A change of a reservation in one step, after all earlier operations and before all later ones."""
 
     bucket_set: BucketSet
     reservation_id: bytes

@@ -1,4 +1,4 @@
-"""What providers.wire makes of a whole answer is what the edit of its decoded body makes of it."""
+"""A whole answer becomes the same by providers.wire as by the edit of its decoded body."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

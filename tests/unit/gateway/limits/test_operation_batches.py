@@ -19,7 +19,7 @@ def bucket_set(*names: str) -> BucketSet:
 
 
 def join(*requests: bytes | Operation) -> tuple[list[Any], list[asyncio.Future[Any]], list[ReplyWaiter]]:
-    """What is sent (of a batch: the reservations of its operations), the futures of all requests, and who waits for what is sent."""
+    """Returns what is sent (of a batch: the reservations of its operations), the futures of all requests, and who waits for what."""
     futures: list[asyncio.Future[Any]] = [asyncio.get_running_loop().create_future() for _ in requests]
     sent: list[Any] = []
     waiters: list[ReplyWaiter] = []
