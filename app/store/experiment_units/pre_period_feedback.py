@@ -41,8 +41,9 @@ _MOVE = """
     INSERT INTO pre_period_scans (experiment_id, after) VALUES ($1, $2)
     ON CONFLICT (experiment_id) DO UPDATE SET after = excluded.after
 """
+# PostgreSQL divides numbers to as many digits as they show, or 16 in all: means of large values would be rounded twice.
 _MEANS = """
-    SELECT metric, round(avg(total / events))::bigint AS mean FROM pre_period_feedback
+    SELECT metric, floor(avg((total + 0.00000000000000000000) / events) + 0.5)::bigint AS mean FROM pre_period_feedback
     WHERE experiment_id = $1 AND metric = any($2::text[]) GROUP BY metric
 """
 _FINISH = """
