@@ -35,7 +35,9 @@ async def limited(service: Service, client: httpx.AsyncClient, engine: ScriptedE
         of-metrics = {{ adapter = "openai", base_url = "http://127.0.0.1:{engine.port}" }}
         [models]
         of-metrics = {{ targets = [{{ provider = "of-metrics", model = "engine-model" }}] }}
-        one-at-a-time = {{ targets = [{{ provider = "of-metrics", model = "one", max_concurrency = 1 }}] }}
+        [models.one-at-a-time]
+        targets = [{{ provider = "of-metrics", model = "one", max_concurrency = 1 }}]
+        timeouts = {{ queue_s = 60, first_token_s = 60, total_s = 60 }}
         [[prices]]
         provider = "of-metrics"
         model = "engine-model"
@@ -111,7 +113,7 @@ async def test_alerts_and_dashboards_name_metrics_that_exist(limited: httpx.Asyn
         return seen.issuperset(names)
 
     async def hold(request: ReceivedRequest) -> None:
-        await wait_until(lambda: is_shown("narthex_requests_waiting"), 20)
+        await wait_until(lambda: is_shown("narthex_requests_waiting"), 50)
         await request.respond_completion()
 
     async def chat(model: str) -> int:
