@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-import httpx
+import httpx2
 from msgspec import Struct
 
 from providers.canonical.raw_json import Body
@@ -18,6 +18,6 @@ class HostOperation(Struct, frozen=True):
     write_request: Callable[[Body, str, Callable[[str], bool]], tuple[Body, list[str]]]
     # (the host's body, its headers, the meta with the caller's body) -> a response in the caller's dialect, which that dialect then edits.
     # Raises the error that the host sent with status 200, or InvalidUpstreamResponse.
-    read_response: Callable[[bytes, httpx.Headers, ResponseMeta], bytes]
+    read_response: Callable[[bytes, httpx2.Headers, ResponseMeta], bytes]
     # The host's body -> the input tokens that it bills, if it reports others as processed; None: it does not.
     read_billed_input: Callable[[bytes], int | None] | None = None

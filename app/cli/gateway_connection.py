@@ -1,6 +1,6 @@
 """A connection of a command to a gateway.
 
-It is http.client of the standard library: httpx takes longer to import than everything else that a command over REST does.
+It is http.client of the standard library: httpx2 takes longer to import than everything else that a command over REST does.
 """
 
 import http.client

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import click
-import httpx
+import httpx2
 
 from app.billing.models_check import Difference, check_configuration, compare_list, sort_differences
 from app.billing.public_lists import ListedModel, UnreadableList, read_list
@@ -82,7 +82,7 @@ def _download(url: str) -> bytes:
     deadline_s = time.monotonic() + _TIMEOUT_S
     received = bytearray()
     try:
-        with httpx.stream("GET", url, timeout=_TIMEOUT_S, follow_redirects=True) as response:
+        with httpx2.stream("GET", url, timeout=_TIMEOUT_S, follow_redirects=True) as response:
             if response.status_code != 200:
                 raise OperatorError(f"{url} answers with status {response.status_code}.")
             for block in response.iter_bytes():
@@ -90,7 +90,7 @@ def _download(url: str) -> bytes:
                 _check_size(received, url)
                 if time.monotonic() > deadline_s:
                     raise OperatorError(f"{url} took longer than {_TIMEOUT_S:.0f} seconds.")
-    except (httpx.HTTPError, httpx.InvalidURL) as fault:
+    except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
         raise OperatorError(f"{url} cannot be read: {fault}.") from None
     return bytes(received)
 

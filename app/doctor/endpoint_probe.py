@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-import httpx
+import httpx2
 from msgspec import Struct
 
 from app.domain.routing import ProviderConfig
@@ -51,13 +51,13 @@ async def probe_endpoint(transport: Transport, probe: EndpointProbe) -> Endpoint
     try:
         provider = catalogue.build_provider(config.adapter, name, config.options, address)
         headers = [("user-agent", "narthex"), *provider.headers(secret)]
-        request = httpx.Request("GET", _url(provider, address, secret), headers=headers, extensions={"timeout": _TIMEOUTS_S})
-    except (InvalidOption, credentials.CredentialError, httpx.InvalidURL) as fault:
+        request = httpx2.Request("GET", _url(provider, address, secret), headers=headers, extensions={"timeout": _TIMEOUTS_S})
+    except (InvalidOption, credentials.CredentialError, httpx2.InvalidURL) as fault:
         return EndpointFacts(name, address, None, fault=str(fault).rstrip("."))
     try:
         response = await transport.handle_async_request(request)
         body = await read_body(response)
-    except httpx.TransportError as fault:
+    except httpx2.TransportError as fault:
         return EndpointFacts(name, address, None, fault=str(fault) or type(fault).__name__)
     if not await _has_api(transport, probe, provider, ProbeResponse(response.status_code, body)):
         return EndpointFacts(name, address, response.status_code, has_api=False)
@@ -81,18 +81,18 @@ async def _has_api(transport: Transport, probe: EndpointProbe, provider: Provide
         url = provider.complete_url(provider.url(probe.address, provider.spoken_dialects[0], "model"), probe.secret)
         headers = [("user-agent", "narthex"), ("content-type", "application/json"), *provider.headers(probe.secret)]
         response = await transport.handle_async_request(
-            httpx.Request("POST", url, headers=headers, content=b"{}", extensions={"timeout": _TIMEOUTS_S})
+            httpx2.Request("POST", url, headers=headers, content=b"{}", extensions={"timeout": _TIMEOUTS_S})
         )
         return not lacks_api(ProbeResponse(response.status_code, await read_body(response)))
-    except (httpx.TransportError, credentials.CredentialError):  # it answered before: what it is, is not known
+    except (httpx2.TransportError, credentials.CredentialError):  # it answered before: what it is, is not known
         return True
 
 
-def _url(provider: Provider, address: str, secret: str | None) -> httpx.URL:
+def _url(provider: Provider, address: str, secret: str | None) -> httpx2.URL:
     """Returns the URL of the list of models, or the root of a host whose URLs contain a model, region or project.
 
     Raises CredentialError.
     """
     if not provider.model_in_url:
-        return httpx.URL(f"{with_version_segment(address)}/models")
+        return httpx2.URL(f"{with_version_segment(address)}/models")
     return provider.complete_url(provider.url(address, provider.spoken_dialects[0], "model"), secret).copy_with(raw_path=b"/")

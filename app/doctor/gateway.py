@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
@@ -62,14 +62,14 @@ class GatewayFacts(Struct, frozen=True):
 async def collect_facts(settings: Settings) -> GatewayFacts:
     url, admin_url = reachable_url(settings), reachable_admin_url(settings)
     verification = tls_verification(settings, url)
-    async with httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=False, verify=verification) as client:
+    async with httpx2.AsyncClient(timeout=_TIMEOUT_S, trust_env=False, verify=verification) as client:
         started_at = time.monotonic()
         try:
             response = await client.get(f"{url}/health/ready")
             answered_s = time.monotonic() - started_at
-        except (httpx.ReadTimeout, httpx.WriteTimeout):
+        except (httpx2.ReadTimeout, httpx2.WriteTimeout):
             return GatewayFacts(url, fault=f"no response within {_TIMEOUT_S:.0f} s", hangs=True)
-        except (httpx.HTTPError, httpx.InvalidURL) as fault:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
             return GatewayFacts(url, fault=str(fault) or type(fault).__name__)
         admin_fault = await _find_fault(client, admin_url) if settings.admin_port else None
         metrics = await _scrape(client, admin_url, settings)
@@ -182,20 +182,20 @@ def _admin_header(settings: Settings) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
-async def _find_fault(client: httpx.AsyncClient, url: str) -> str | None:
+async def _find_fault(client: httpx2.AsyncClient, url: str) -> str | None:
     """Returns why there is no response from an address, or None if there is one."""
     try:
         status = (await client.get(f"{url}/health/live")).status_code
-    except (httpx.HTTPError, httpx.InvalidURL) as fault:
+    except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
         return str(fault) or type(fault).__name__
     return None if status == 200 else f"status {status}"
 
 
-async def _scrape(client: httpx.AsyncClient, url: str, settings: Settings) -> dict[str, float]:
+async def _scrape(client: httpx2.AsyncClient, url: str, settings: Settings) -> dict[str, float]:
     """The sum of each metric's samples; empty where there is no such page."""
     try:
         page = await client.get(f"{url}/metrics", headers=_admin_header(settings))
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         return {}
     return _read_metrics(page.text) if page.status_code == 200 else {}
 

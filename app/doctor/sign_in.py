@@ -1,6 +1,6 @@
 """Whether people can sign in: the settings that it needs, and the issuer's discovery document and keys."""
 
-import httpx
+import httpx2
 
 from app.api.sign_in.issuer import Issuer
 from app.doctor.findings import Finding, Findings
@@ -26,7 +26,7 @@ async def diagnose(settings: Settings) -> list[Finding]:
         if not await issuer.keys_for(None):
             findings.add_error("The issuer publishes no key with which it could sign.", "Check the issuer.")
     except NarthexError as fault:
-        reason = f" {fault.__cause__}." if isinstance(fault.__cause__, httpx.TransportError) else ""
+        reason = f" {fault.__cause__}." if isinstance(fault.__cause__, httpx2.TransportError) else ""
         findings.add_error(fault.message + reason, "Until it works, admin keys and tokens of service accounts do.")
         return findings.finish("")
     finally:

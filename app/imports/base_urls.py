@@ -1,6 +1,6 @@
 """Addresses of providers in a source, which may hold secrets: those that cannot be brought are reported without being repeated."""
 
-import httpx
+import httpx2
 
 from app.imports.report import Report
 
@@ -17,9 +17,9 @@ def read_base_url(url: str, path: str, report: Report) -> str | None:
 def _find_problem(url: str) -> str | None:
     not_an_address = "It is not an address such as http://10.0.0.5:8000."
     try:
-        parsed = httpx.URL(url)
+        parsed = httpx2.URL(url)
         has_port = parsed.port is None or 0 < parsed.port < 65536
-    except (httpx.InvalidURL, ValueError, UnicodeError):
+    except (httpx2.InvalidURL, ValueError, UnicodeError):
         return not_an_address
     if parsed.scheme not in ("http", "https") or not parsed.host or not has_port or any(each.isspace() for each in url):
         return not_an_address

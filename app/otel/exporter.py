@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 
-import httpx
+import httpx2
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest, ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
@@ -66,7 +66,7 @@ class Exporter:
     `transport` is the exporter's own, which it closes.
     """
 
-    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport) -> None:
+    def __init__(self, settings: Settings, transport: httpx2.AsyncBaseTransport) -> None:
         self.directory = Directory()  # replaced by whoever reads it from the database
         self.counts = ExportCounts()
         self._settings = settings
@@ -224,7 +224,7 @@ class Exporter:
     async def _post(self, path: str, body: bytes) -> bytes:
         """Raises _Refused."""
         headers = {**self._settings.otlp_headers.parsed, "content-type": "application/x-protobuf", "user-agent": "narthex"}
-        request = httpx.Request(
+        request = httpx2.Request(
             "POST", self._settings.otlp_endpoint + path, headers=headers, content=body, extensions={"timeout": _TIMEOUT}
         )
         try:
@@ -235,7 +235,7 @@ class Exporter:
                 await response.aclose()
         except ResponseTooLarge:
             raise _Refused("The collector's answer is too large.", None) from None
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             raise _Refused(f"The collector cannot be reached: {type(fault).__name__}.", 0.0) from None
         if 200 <= response.status_code < 300:
             return answer

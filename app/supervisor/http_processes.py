@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import httpx
+import httpx2
 from prometheus_client import multiprocess
 
 from app.settings import Settings
@@ -45,6 +45,6 @@ class SandboxProcess(SupervisedProcess):
 def _is_ready(url: str) -> bool:
     try:
         # On this machine: without verify=False every poll would load the certificate authorities, which takes 30 ms of processor time.
-        return httpx.get(url, timeout=2.0, trust_env=False, verify=False).status_code == 200
-    except httpx.TransportError:
+        return httpx2.get(url, timeout=2.0, trust_env=False, verify=False).status_code == 200
+    except httpx2.TransportError:
         return False

@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 
 from app.supervisor.machine.narthex_command import narthex_command
 from providers import probing
@@ -65,21 +65,21 @@ def _probe(address: str) -> Mapping[str, ProbeResponse]:
     responses: dict[str, ProbeResponse] = {}
     deadline = time.monotonic() + _TOTAL_TIMEOUT_S
     # Plain HTTP: without verify=False each engine would cost the 30 ms of loading the certificate authorities.
-    with httpx.Client(timeout=_REQUEST_TIMEOUT_S, trust_env=False, verify=False) as client:
+    with httpx2.Client(timeout=_REQUEST_TIMEOUT_S, trust_env=False, verify=False) as client:
         while paths := [path for path in probing.next_paths(responses) if path not in responses]:
             for path in paths:
                 if time.monotonic() > deadline:
                     return responses
                 try:
                     responses[path] = _fetch(client, address + path, deadline)
-                except httpx.HTTPError:
+                except httpx2.HTTPError:
                     if path == probing.MODELS_PATH:
                         return {}
                     responses[path] = ProbeResponse(0, b"")
     return responses
 
 
-def _fetch(client: httpx.Client, url: str, deadline: float) -> ProbeResponse:
+def _fetch(client: httpx2.Client, url: str, deadline: float) -> ProbeResponse:
     """The response; with an empty body if it is too long or too late, because any program may listen on these ports."""
     body = b""
     with client.stream("GET", url) as response:

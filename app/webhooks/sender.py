@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from ipaddress import ip_address
 
-import httpx
+import httpx2
 from msgspec import Struct
 
 from app.gateway.media.public_addresses import public_address
@@ -70,7 +70,7 @@ class WebhookSender:
             return Sent(None, str(fault))
         except CredentialError:
             return Sent(None, "its secret cannot be decrypted here: NARTHEX_SECRET_KEY of the writer lacks the key that encrypted it")
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             return Sent(None, f"no response: {type(fault).__name__}")
         if 200 <= status < 300:
             return Sent(status, None)
@@ -81,7 +81,7 @@ class WebhookSender:
         await self._transport.aclose()
 
     async def _post(self, due: DueDelivery) -> int:
-        url, body = httpx.URL(due.url), due.body.encode()
+        url, body = httpx2.URL(due.url), due.body.encode()
         host, port = url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme]
         try:
             self._guard.check_host(host, port)  # the addresses that it has are looked at by the transport
@@ -99,11 +99,11 @@ class WebhookSender:
         proxy = self._settings.proxy
         if url.scheme == "https" and proxy is not None and proxy.is_for(host, port):
             return await self._post_to(url, host, headers, body)
-        last: httpx.TransportError | None = None
+        last: httpx2.TransportError | None = None
         for address in (await self._addresses(url.scheme, host, port))[:_MAX_ADDRESSES]:
             try:
                 return await self._post_to(url.copy_with(host=address), host, headers, body)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as fault:
                 if isinstance(fault.__cause__, AddressRefused):
                     raise _NotSent(str(fault.__cause__)) from None
                 last = fault
@@ -123,13 +123,13 @@ class WebhookSender:
             raise _NotSent("http is only for hosts in NARTHEX_WEBHOOK_NETWORKS")
         return allowed
 
-    async def _post_to(self, url: httpx.URL, host: str, headers: list[Header], body: bytes) -> int:
+    async def _post_to(self, url: httpx2.URL, host: str, headers: list[Header], body: bytes) -> int:
         timeout = {"connect": self._settings.connect_timeout_s, "first": self._settings.webhook_timeout_s}
         extensions = {"sni_hostname": host.removesuffix("."), "timeout": timeout}
-        request = httpx.Request("POST", url, headers=headers, stream=httpx.ByteStream(body), extensions=extensions)
+        request = httpx2.Request("POST", url, headers=headers, stream=httpx2.ByteStream(body), extensions=extensions)
         response = await self._transport.handle_async_request(request)
         try:
-            with contextlib.suppress(ResponseTooLarge, httpx.TransportError):  # its status is all that counts
+            with contextlib.suppress(ResponseTooLarge, httpx2.TransportError):  # its status is all that counts
                 await read_body(response, _MAX_RESPONSE_BYTES)
             return response.status_code
         finally:

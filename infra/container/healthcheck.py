@@ -1,6 +1,6 @@
 """The health check of the image: ends with 0 if the gateway of this container takes requests.
 
-With the standard library alone, as it runs every few seconds: httpx takes longer to import than everything else here together.
+With the standard library alone, as it runs every few seconds: httpx2 takes longer to import than everything else here together.
 """
 
 import http.client

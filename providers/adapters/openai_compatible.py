@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-import httpx
+import httpx2
 from msgspec.structs import replace
 
 from providers import structured_output
@@ -61,7 +61,7 @@ class OpenAICompatible(Provider):
     ) -> None:
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
-        host = "api.openai.com" if base_url is None else httpx.URL(base_url).host
+        host = "api.openai.com" if base_url is None else httpx2.URL(base_url).host
         self._is_openai_host = self.name == "openai" and (host == "api.openai.com" or host.endswith(".api.openai.com"))
         if self.is_openai_host:
             self.constrained_dialects |= {"openai_responses"}

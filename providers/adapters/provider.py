@@ -9,7 +9,7 @@ error of a response.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -93,7 +93,7 @@ class Provider(AdapterTraits):
         """Why its configuration needs a base URL; None: it does not."""
         return None if self.default_base_url is not None else f"adapter {self.name!r} has no address of its own."
 
-    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:
         """Returns the URL at which a dialect is served.
 
         `base_url` may have its version segment or not. `model` and `stream` are for `model_in_url`.
@@ -104,11 +104,11 @@ class Provider(AdapterTraits):
         """A base URL with what the options add to it, such as a region: as people and records see it."""
         return base_url
 
-    def complete_url(self, url: httpx.URL, credential: str | None) -> httpx.URL:
+    def complete_url(self, url: httpx2.URL, credential: str | None) -> httpx2.URL:
         """A URL with what only the credential determines, such as a project. Raises CredentialError where it does not."""
         return url
 
-    def check_credential_host(self, credential: str, url: httpx.URL) -> None:
+    def check_credential_host(self, credential: str, url: httpx2.URL) -> None:
         """Raises CredentialError for a cloud's own credential chain at a URL that is not that cloud's."""
 
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
@@ -321,7 +321,7 @@ class Provider(AdapterTraits):
         """A body to send after a stream that ended before its first byte, so that the engine reports the reason; None: there is none."""
         return None
 
-    def abort_request(self, base_url: str, id: str) -> tuple[httpx.URL, bytes] | None:
+    def abort_request(self, base_url: str, id: str) -> tuple[httpx2.URL, bytes] | None:
         """The URL and the body of the POST that stops the request with this id in `request_id_field`.
 
         None: closing the connection is enough.

@@ -50,7 +50,7 @@ class AwsSigner:
             raise CredentialError("The region of a credential for AWS must look like eu-west-1.")
 
     async def sign(self, request: UnsignedRequest) -> list[Header]:
-        """Raises CredentialError, httpx.TransportError."""
+        """Raises CredentialError, httpx2.TransportError."""
         keys = self._keys if self._key_cache is None else await self._key_cache.keys()
         if keys is not self._keys or self._signer is None:
             assert keys is not None

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol, cast
 
-import httpx
+import httpx2
 from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
     BotoCoreError,
     HTTPClientError,
@@ -39,7 +39,7 @@ class BotocoreChain:
                 raise CredentialError(f"AWS's standard chain{_profile_suffix(self._profile)} has no credentials on this machine.")
             frozen = self._credentials.get_frozen_credentials()
         except HTTPClientError as error:
-            raise httpx.ConnectError(f"AWS's standard chain could not be reached: {type(error).__name__}") from None
+            raise httpx2.ConnectError(f"AWS's standard chain could not be reached: {type(error).__name__}") from None
         except ProfileNotFound as error:
             raise CredentialError(str(error)) from None
         except (BotoCoreError, OSError) as error:

@@ -20,7 +20,7 @@ class Chain(Protocol):
     """A source of keys. Its method blocks: it reads files, runs programs or calls a credential service."""
 
     def keys(self) -> AwsKeys:
-        """The current keys. Raises CredentialError, httpx.TransportError."""
+        """The current keys. Raises CredentialError, httpx2.TransportError."""
         ...
 
 
@@ -36,7 +36,7 @@ class KeyCache:
         self._fetch_task: asyncio.Task[AwsKeys] | None = None
 
     async def keys(self) -> AwsKeys:
-        """The cached keys, or newly fetched ones. Raises CredentialError, httpx.TransportError."""
+        """The cached keys, or newly fetched ones. Raises CredentialError, httpx2.TransportError."""
         age_s = time.monotonic() - self._fetched_at
         if self._keys is not None and age_s < _REFRESH_AFTER_S:
             return self._keys

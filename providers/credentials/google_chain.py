@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 from google.auth import aws, exceptions, external_account_authorized_user, identity_pool, impersonated_credentials, transport
 
@@ -65,10 +65,10 @@ async def _metadata_token(fetch: Fetch) -> Token:
     host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
     headers = {"metadata-flavor": "Google", "accept": "application/json"}
     extensions = {"timeout": {**TIMEOUT, "connect": 3.0}, "unguarded": True}
-    request = httpx.Request("GET", f"http://{host}{_METADATA_PATH}", headers=headers, extensions=extensions)
+    request = httpx2.Request("GET", f"http://{host}{_METADATA_PATH}", headers=headers, extensions=extensions)
     try:
         status, body = await fetch(request)
-    except httpx.TransportError:
+    except httpx2.TransportError:
         raise CredentialError(
             f"google:default found no credential: {_ENV_NAME} is not set, gcloud has none for this user, and no metadata server responds."
         ) from None
@@ -111,13 +111,13 @@ class LoopRequest(transport.Request):
     ) -> _HttpResponse:
         # The file is of this machine, whose metadata service it may name: https://google.aip.dev/auth/4117, read 2026-11.
         extensions = {"timeout": TIMEOUT, "unguarded": True}
-        request = httpx.Request(method, url, headers=dict(headers or {}), content=body, extensions=extensions)
+        request = httpx2.Request(method, url, headers=dict(headers or {}), content=body, extensions=extensions)
         try:
             return _HttpResponse(*asyncio.run_coroutine_threadsafe(self._send(request), self._loop).result())
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise exceptions.TransportError(f"{request.url.host} cannot be reached: {type(error).__name__}") from None
 
-    async def _send(self, request: httpx.Request) -> tuple[int, bytes]:
+    async def _send(self, request: httpx2.Request) -> tuple[int, bytes]:
         return await self._fetch(request)
 
 

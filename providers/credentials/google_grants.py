@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx
+import httpx2
 import msgspec
 from google.auth import crypt, exceptions, jwt
 from msgspec import Struct
@@ -125,7 +125,7 @@ def _sign_assertion(account: _ServiceAccount) -> str:
 
 
 async def _exchange(token_url: str, form: Mapping[str, str], fetch: Fetch) -> Token:
-    request = httpx.Request(
+    request = httpx2.Request(
         "POST",
         token_url,
         headers={"content-type": "application/x-www-form-urlencoded", "accept": "application/json"},
@@ -162,9 +162,9 @@ def read_token(status: int, body: bytes, failure: str) -> Token:
 def _check_token_url(token_url: str) -> None:
     """Raises CredentialError unless the token server is https or this machine: it is sent the secret, or a proof of it."""
     try:
-        url = httpx.URL(token_url)
-    except httpx.InvalidURL:
-        url = httpx.URL("")
+        url = httpx2.URL(token_url)
+    except httpx2.InvalidURL:
+        url = httpx2.URL("")
     if not url.host or url.scheme not in ("https", "http") or (url.scheme == "http" and not _is_loopback(url.host)):
         raise CredentialError("token_uri must be an https URL, or one of this machine.")
 

@@ -3,21 +3,21 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import httpx
+import httpx2
 
 from providers.credentials.secret_record import SecretRecord
 
 Header = tuple[bytes, bytes]
 
-# Sends a request to a credential service over the gateway's own transport: status and body. Raises httpx.TransportError.
-Fetch = Callable[[httpx.Request], Awaitable[tuple[int, bytes]]]
+# Sends a request to a credential service over the gateway's own transport: status and body. Raises httpx2.TransportError.
+Fetch = Callable[[httpx2.Request], Awaitable[tuple[int, bytes]]]
 
 
 class UnsignedRequest(SecretRecord, frozen=True):
     """A request to sign. It is sent with this exact body, these headers, those of the signer, `Host` and `Content-Length`."""
 
     method: str
-    url: httpx.URL
+    url: httpx2.URL
     headers: list[Header]
     body: bytes
 
@@ -26,7 +26,7 @@ class Signer(Protocol):
     """A credential that signs each request, or is exchanged for a temporary token. One per endpoint and worker."""
 
     async def sign(self, request: UnsignedRequest) -> list[Header]:
-        """The headers to add. Raises CredentialError without a usable credential, httpx.TransportError if it cannot be fetched."""
+        """The headers to add. Raises CredentialError without a usable credential, httpx2.TransportError if it cannot be fetched."""
         ...
 
     def invalidate(self) -> bool:

@@ -10,7 +10,7 @@ from hashlib import sha256
 from hmac import digest
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from providers.credentials.secret_record import SecretRecord
 from providers.credentials.signing import Header, UnsignedRequest
@@ -101,7 +101,7 @@ def _canonical_headers(request: UnsignedRequest, added: list[Header]) -> tuple[b
     return b"\n".join([name + b":" + values[name] for name in names]), b";".join(names)
 
 
-def host_of(url: httpx.URL) -> bytes:
+def host_of(url: httpx2.URL) -> bytes:
     """The Host header that the transport sends: with the port, unless it is the scheme's default."""
     return url.netloc.lower()
 

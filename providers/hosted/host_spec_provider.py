@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import httpx
+import httpx2
 from msgspec.structs import replace
 
 from providers import structured_output
@@ -37,13 +37,13 @@ class HostSpecProvider(RuleBasedProvider):
                 if key not in vars(cls):
                     setattr(cls, key, value)
 
-    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:
         """The URL below the host's own path prefix (such as /openai/v1), unless the base URL already has a version segment."""
         base = base_url.rstrip("/")
         if with_version_segment(base) != base:
-            base += httpx.URL(self.spec.base_url).path.rstrip("/")
+            base += httpx2.URL(self.spec.base_url).path.rstrip("/")
         path = DIALECT_PATHS.get(dialect)
-        return super().url(base, dialect, model, stream) if path is None else httpx.URL(base + path)
+        return super().url(base, dialect, model, stream) if path is None else httpx2.URL(base + path)
 
     @property
     def constraint_support(self) -> structured_output.SupportByKind:

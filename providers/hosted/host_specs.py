@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Struct
 
@@ -55,7 +55,7 @@ def read_host_specs(raw: bytes) -> Mapping[str, HostSpec]:
 
 
 def _check(name: str, host: HostSpec) -> None:
-    url = httpx.URL(host.base_url)
+    url = httpx2.URL(host.base_url)
     problems = {
         "its name is invalid": _NAME.fullmatch(name) is None,
         "`title` is empty": not host.title,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-import httpx
+import httpx2
 
 from providers.transport.http1_response import InvalidHttpResponse
 from providers.transport.response_stream import ResponseStream
@@ -52,7 +52,7 @@ class Connection(asyncio.Protocol):
         self.keeps_slot = True
         self.abort()
 
-    def fail(self, kind: type[httpx.TransportError], message: str, closed_by_peer: bool = False) -> None:
+    def fail(self, kind: type[httpx2.TransportError], message: str, closed_by_peer: bool = False) -> None:
         """Closes it and fails its response, if it is busy. `closed_by_peer` says that the engine closed the connection."""
         stream = self.stream
         self.abort()
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         try:
             stream.response.feed(data)
         except InvalidHttpResponse as exc:
-            self.fail(httpx.RemoteProtocolError, f"Invalid response: {exc}")
+            self.fail(httpx2.RemoteProtocolError, f"Invalid response: {exc}")
             return
         if stream.response.complete:
             self._finish(stream)
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
         try:
             stream.response.feed_eof()
         except InvalidHttpResponse as exc:
-            self.fail(httpx.RemoteProtocolError, f"Invalid response: {exc}", closed_by_peer=True)
+            self.fail(httpx2.RemoteProtocolError, f"Invalid response: {exc}", closed_by_peer=True)
         else:
             self._finish(stream)
 
@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
         if exc is None:
             self.eof_received()
         else:
-            kind = httpx.WriteError if isinstance(exc, BrokenPipeError) else httpx.ReadError
+            kind = httpx2.WriteError if isinstance(exc, BrokenPipeError) else httpx2.ReadError
             self.fail(kind, f"Connection lost: {exc}", closed_by_peer=True)
 
     def pause_writing(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-import httpx
+import httpx2
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Deadlines:
         return None if remaining == inf else remaining
 
 
-def read_deadlines(request: httpx.Request) -> Deadlines:
+def read_deadlines(request: httpx2.Request) -> Deadlines:
     """The deadlines of a request; `total` runs from this call. The timeouts are explained in providers/transport/transport.py."""
     now = time.monotonic()
     timeout: Mapping[str, float | None] = request.extensions.get("timeout") or {}

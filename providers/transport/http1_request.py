@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import cast
 
-import httpx
+import httpx2
 
 PIECE_BYTES = 256 * 1024  # a longer body is written in pieces: one write would block the loop and copy it
 
@@ -25,10 +25,10 @@ class OutgoingRequest:
     is_head_request: bool  # its response has no body, whatever the headers say
 
 
-def write_request(request: httpx.Request) -> OutgoingRequest:
+def write_request(request: httpx2.Request) -> OutgoingRequest:
     """The request's bytes. Host and Content-Length are added where missing, and no other header, not even Accept-Encoding.
 
-    Raises httpx.LocalProtocolError, before a byte is sent, for what the server could read as another request: control characters in a
+    Raises httpx2.LocalProtocolError, before a byte is sent, for what the server could read as another request: control characters in a
     header or the target, two framings at once, a Content-Length that is not the body's. A `target` in request.extensions replaces the
     URL's path and query byte for byte, for hosts that verify a signature over the exact path.
     """
@@ -41,7 +41,7 @@ def write_request(request: httpx.Request) -> OutgoingRequest:
         key = name.lower()
         if key in _FRAMING_HEADERS:
             if key in framing:
-                raise httpx.LocalProtocolError(f"More than one {key.decode()} header in a request", request=request)
+                raise httpx2.LocalProtocolError(f"More than one {key.decode()} header in a request", request=request)
             framing[key] = value
         names.append(name)
         lines.append(name + b": " + value)
@@ -72,33 +72,33 @@ class SharedHead:
 
     __slots__ = ("_head", "_keep_alive", "address")
 
-    def __init__(self, url: httpx.URL, headers: list[tuple[bytes, bytes]]) -> None:
-        outgoing = write_request(httpx.Request("POST", url, headers=headers, stream=httpx.ByteStream(b"")))
+    def __init__(self, url: httpx2.URL, headers: list[tuple[bytes, bytes]]) -> None:
+        outgoing = write_request(httpx2.Request("POST", url, headers=headers, stream=httpx2.ByteStream(b"")))
         self._head = outgoing.head.removesuffix(b"Content-Length: 0\r\n\r\n")
         if self._head == outgoing.head:
-            raise httpx.LocalProtocolError("Shared headers cannot contain the length of a body")
+            raise httpx2.LocalProtocolError("Shared headers cannot contain the length of a body")
         self._keep_alive = outgoing.keep_alive
         self.address = url.scheme, url.netloc, None, True  # of the origin of the requests
 
-    def write(self, request: httpx.Request) -> OutgoingRequest:
-        body = b"".join(cast(httpx.ByteStream, request.stream))
+    def write(self, request: httpx2.Request) -> OutgoingRequest:
+        body = b"".join(cast(httpx2.ByteStream, request.stream))
         added: bytes = request.extensions.get("added_lines", b"")
         head = b"%b%bContent-Length: %d\r\n\r\n" % (self._head, added, len(body))
         return OutgoingRequest(head, body, len(body), self._keep_alive, False)
 
 
-def _frame(request: httpx.Request, framing: dict[bytes, bytes], lines: list[bytes]) -> tuple[bytes | None, int | None]:
+def _frame(request: httpx2.Request, framing: dict[bytes, bytes], lines: list[bytes]) -> tuple[bytes | None, int | None]:
     """The body and length of an OutgoingRequest; adds the framing header to `lines` if the caller set none."""
     declared, coding = framing.get(b"content-length"), framing.get(b"transfer-encoding")
     length = None
     if coding is not None and (declared is not None or coding.lower() != b"chunked"):
-        raise httpx.LocalProtocolError("A request's Transfer-Encoding must be chunked, without a Content-Length", request=request)
+        raise httpx2.LocalProtocolError("A request's Transfer-Encoding must be chunked, without a Content-Length", request=request)
     if declared is not None:
         if not declared.isdigit() or len(declared) > 18:
-            raise httpx.LocalProtocolError(f"A request's Content-Length must be a number, not {declared!r}", request=request)
+            raise httpx2.LocalProtocolError(f"A request's Content-Length must be a number, not {declared!r}", request=request)
         length = int(declared)
 
-    if not isinstance(request.stream, httpx.ByteStream):
+    if not isinstance(request.stream, httpx2.ByteStream):
         if length is None and coding is None:
             lines.append(b"Transfer-Encoding: chunked")
         return None, length
@@ -110,7 +110,7 @@ def _frame(request: httpx.Request, framing: dict[bytes, bytes], lines: list[byte
         if body or request.method in ("POST", "PUT", "PATCH"):
             lines.append(b"Content-Length: %d" % len(body))
     elif length != len(body):
-        raise httpx.LocalProtocolError(f"Content-Length is {length} and the body has {len(body)} bytes", request=request)
+        raise httpx2.LocalProtocolError(f"Content-Length is {length} and the body has {len(body)} bytes", request=request)
     return body, None
 
 
@@ -119,8 +119,8 @@ def write_chunk(piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
-async def write_pieces(request: httpx.Request, outgoing: OutgoingRequest) -> AsyncGenerator[bytes | memoryview, None]:
-    """The framed body, a piece at a time. Raises httpx.LocalProtocolError if the pieces do not add up to the Content-Length."""
+async def write_pieces(request: httpx2.Request, outgoing: OutgoingRequest) -> AsyncGenerator[bytes | memoryview, None]:
+    """The framed body, a piece at a time. Raises httpx2.LocalProtocolError if the pieces do not add up to the Content-Length."""
     if outgoing.body is not None:
         body = memoryview(outgoing.body)
         for start in range(0, len(body), PIECE_BYTES):
@@ -134,15 +134,15 @@ async def write_pieces(request: httpx.Request, outgoing: OutgoingRequest) -> Asy
         elif sent <= length:
             yield piece
         else:
-            raise httpx.LocalProtocolError(f"Content-Length is {length} and the body has more", request=request)
+            raise httpx2.LocalProtocolError(f"Content-Length is {length} and the body has more", request=request)
     if length is None:
         yield b"0\r\n\r\n"
     elif sent < length:
-        raise httpx.LocalProtocolError(f"Content-Length is {length} and the body has {sent} bytes", request=request)
+        raise httpx2.LocalProtocolError(f"Content-Length is {length} and the body has {sent} bytes", request=request)
 
 
-async def _pieces(request: httpx.Request) -> AsyncGenerator[bytes, None]:
-    if isinstance(request.stream, httpx.AsyncByteStream):
+async def _pieces(request: httpx2.Request) -> AsyncGenerator[bytes, None]:
+    if isinstance(request.stream, httpx2.AsyncByteStream):
         async for piece in request.stream:
             if piece:
                 yield piece
@@ -152,11 +152,11 @@ async def _pieces(request: httpx.Request) -> AsyncGenerator[bytes, None]:
                 yield piece
 
 
-def _illegal_bytes_error(request: httpx.Request, method: bytes, target: bytes) -> httpx.LocalProtocolError:
+def _illegal_bytes_error(request: httpx2.Request, method: bytes, target: bytes) -> httpx2.LocalProtocolError:
     """Names the offending part, and never a header's value: it may be a credential."""
     for name, value in request.headers.raw:
         if not name or name.translate(None, _TOKEN) or value.translate(None, _FIELD_BYTES):
-            return httpx.LocalProtocolError(f"Illegal bytes in the request header {name!r}", request=request)
+            return httpx2.LocalProtocolError(f"Illegal bytes in the request header {name!r}", request=request)
     if target.translate(None, _TARGET_BYTES):
-        return httpx.LocalProtocolError(f"Illegal bytes in the request's target {target!r}", request=request)
-    return httpx.LocalProtocolError(f"Illegal request method {method!r}", request=request)
+        return httpx2.LocalProtocolError(f"Illegal bytes in the request's target {target!r}", request=request)
+    return httpx2.LocalProtocolError(f"Illegal request method {method!r}", request=request)

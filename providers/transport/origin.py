@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import httpx
+import httpx2
 
 from providers.transport.connection import Connection
 from providers.transport.deadlines import Deadlines
@@ -58,10 +58,10 @@ class Origin:
         """Requests that wait for a connection."""
         return len(self._waiters)
 
-    async def acquire(self, request: httpx.Request, deadlines: Deadlines, fresh: bool) -> Connection | None:
+    async def acquire(self, request: httpx2.Request, deadlines: Deadlines, fresh: bool) -> Connection | None:
         """An idle connection, or None: open a new one, for which a slot is taken. With `fresh` it is always None.
 
-        The connection may have closed in the meantime; then call again. Raises httpx.PoolTimeout and httpx.ConnectError.
+        The connection may have closed in the meantime; then call again. Raises httpx2.PoolTimeout and httpx2.ConnectError.
         """
         if self.idle and not fresh:
             return self.idle.popitem()[0]
@@ -101,12 +101,12 @@ class Origin:
         """Fails the waiting requests and closes the idle connections; busy ones are closed by their users."""
         self._closed = True
         while waiter := self._next_waiter():
-            waiter.set_exception(httpx.ConnectError(CLOSED))
+            waiter.set_exception(httpx2.ConnectError(CLOSED))
         for connection in [*self.idle]:
             connection.abort()
         self._stop_expiry()
 
-    async def _wait_for_connection(self, request: httpx.Request, deadlines: Deadlines) -> Connection | None:
+    async def _wait_for_connection(self, request: httpx2.Request, deadlines: Deadlines) -> Connection | None:
         """A released connection, or None: a slot was freed, and is taken for this request."""
         loop, began_s = asyncio.get_running_loop(), time.monotonic()
         waiter: asyncio.Future[Connection | None] = loop.create_future()
@@ -115,7 +115,7 @@ class Origin:
             async with asyncio.timeout(deadlines.remaining_s(deadlines.pool, time.monotonic())):
                 connection = await waiter
             if self._closed:
-                raise httpx.ConnectError(CLOSED, request=request)
+                raise httpx2.ConnectError(CLOSED, request=request)
             return connection
         except BaseException as exc:
             self._waiters.pop(waiter, None)
@@ -127,7 +127,7 @@ class Origin:
                     self.release(connection)
             if isinstance(exc, TimeoutError):
                 message = f"All {self._max_connections} connections to {self.address} stayed busy"
-                raise httpx.PoolTimeout(message, request=request) from None
+                raise httpx2.PoolTimeout(message, request=request) from None
             raise
         finally:
             self._on_wait(self.address, time.monotonic() - began_s)

@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterable, AsyncIterator
 
-import httpx
+import httpx2
 
 from providers.transport.response_stream import ResponseTooLarge
 
 
-async def read_body(response: httpx.Response, limit_bytes: int) -> bytes:
+async def read_body(response: httpx2.Response, limit_bytes: int) -> bytes:
     """The body as it was sent; no content encoding is undone. Raises ResponseTooLarge as soon as it exceeds the limit."""
-    assert isinstance(response.stream, httpx.AsyncByteStream)
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
     return b"".join([block async for block in limit_blocks(response.stream, limit_bytes)])
 
 

@@ -7,7 +7,7 @@ from io import BytesIO
 from math import inf
 from typing import cast
 
-import httpx
+import httpx2
 
 from providers.transport.deadlines import Deadlines
 from providers.transport.http1_request import PIECE_BYTES, OutgoingRequest, write_pieces
@@ -21,19 +21,19 @@ MAX_BLOCK_BYTES = 16 * 1024  # a hundred events of a stream, which take one or t
 MAX_QUEUED_BYTES = 256 * 1024  # the unread bytes beyond which reading is paused, so that the engine waits
 
 
-class ResponseTooLarge(httpx.TransportError):
+class ResponseTooLarge(httpx2.TransportError):
     """The response is longer than its reader allows; the connection is closed."""
 
 
-class ResponseStream(TimedStream, httpx.AsyncByteStream):
+class ResponseStream(TimedStream, httpx2.AsyncByteStream):
     """The body of a response, block by block as they arrive; blocks that arrived together are joined, up to MAX_BLOCK_BYTES.
 
     Where there is a `receiver`, it takes what arrives while the reader waits, and the reader goes on at the end, at a
     fault, and with what was not taken.
 
-    For one reader; cancelling it closes the connection. Raises httpx.TransportError if the response ends early: a
+    For one reader; cancelling it closes the connection. Raises httpx2.TransportError if the response ends early: a
     truncated body is never a success. After close(), even by another task while the reader waits, it raises
-    httpx.StreamClosed.
+    httpx2.StreamClosed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
         self._deadlines = deadlines
         self._loop_turns = loop_turns
         self.waiter: asyncio.Future[None] | None = None  # of the reader, while there is nothing for it
-        self._failure: tuple[type[httpx.TransportError], str] | None = None
+        self._failure: tuple[type[httpx2.TransportError], str] | None = None
         self._body_error: Exception | None = None
         self._receiver_error: Exception | None = None
         self._closed = False
@@ -68,7 +68,7 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
         blocks = response.blocks
         while not blocks:
             if self._closed:
-                raise httpx.StreamClosed
+                raise httpx2.StreamClosed
             if self._receiver_error is not None:
                 raise self._receiver_error
             if self._failure is not None:
@@ -128,7 +128,7 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
         body = BytesIO()  # it gives its bytes away without a copy, which of megabytes would hold up the event loop
         while not response.complete or response.blocks or self._closed:
             if self._closed:
-                raise httpx.StreamClosed
+                raise httpx2.StreamClosed
             if response.queued_bytes > MAX_BLOCK_BYTES and not response.complete:
                 await self._wait_for_turn()
             if response.blocks:
@@ -149,7 +149,7 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
             self.close()
             raise
         if self._closed:
-            raise httpx.StreamClosed
+            raise httpx2.StreamClosed
 
     def close(self) -> None:
         """Closes at once. Unless the response is complete, the connection is closed too, and the engine notices."""
@@ -166,10 +166,10 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
 
     # Sending the request
 
-    async def send(self, request: httpx.Request, outgoing: OutgoingRequest, write_batcher: WriteBatcher) -> bool:
+    async def send(self, request: httpx2.Request, outgoing: OutgoingRequest, write_batcher: WriteBatcher) -> bool:
         """Writes the request and waits for the response's head. False: the connection was stale; send it again on a new one.
 
-        Raises httpx.TransportError, and what the request's own body iterator raises.
+        Raises httpx2.TransportError, and what the request's own body iterator raises.
         """
         connection = cast(StreamConnection, self._connection)
         if outgoing.body is None or len(outgoing.body) > PIECE_BYTES:
@@ -190,7 +190,7 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
                 raise error
         return True
 
-    async def _send_pieces(self, connection: StreamConnection, request: httpx.Request, outgoing: OutgoingRequest) -> None:
+    async def _send_pieces(self, connection: StreamConnection, request: httpx2.Request, outgoing: OutgoingRequest) -> None:
         try:
             async with aclosing(write_pieces(request, outgoing)) as pieces:
                 async for piece in pieces:
@@ -200,7 +200,7 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
         except Exception as exc:  # of the caller's iterator; send() raises it, unless it has already returned
             self.body_sender = None
             self._body_error = exc
-            connection.fail(httpx.WriteError, f"The request's body ended in {type(exc).__name__}")
+            connection.fail(httpx2.WriteError, f"The request's body ended in {type(exc).__name__}")
         finally:
             self.body_sender = None
 
@@ -255,7 +255,7 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
         self._detach()
         self._wake()
 
-    def fail(self, kind: type[httpx.TransportError], message: str, stale: bool) -> None:
+    def fail(self, kind: type[httpx2.TransportError], message: str, stale: bool) -> None:
         """No more of the response will arrive. `stale` says that the connection was closed before the engine read the request."""
         self._failure = kind, message
         self._may_retry = self._may_retry and stale and not self.response.started
@@ -290,7 +290,7 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
             self.body_sender.cancel()
         return connection
 
-    def _error(self) -> httpx.TransportError:
+    def _error(self) -> httpx2.TransportError:
         """A new exception each time: a stored one would keep alive all frames of its traceback."""
-        kind, message = self._failure or (httpx.ReadError, "No failure")
+        kind, message = self._failure or (httpx2.ReadError, "No failure")
         return kind(message)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-import httpx
+import httpx2
 
 
 class StreamConnection(Protocol):
@@ -15,7 +15,7 @@ class StreamConnection(Protocol):
     def abort(self) -> None:
         """Closes at once, without calling the response."""
 
-    def fail(self, kind: type[httpx.TransportError], message: str) -> None:
+    def fail(self, kind: type[httpx2.TransportError], message: str) -> None:
         """Closes at once, and fails the response."""
 
     async def wait_writable(self) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-import httpx
+import httpx2
 
 from providers.transport.deadlines import Deadlines
 from providers.transport.http1_response import ResponseReader
@@ -24,11 +24,11 @@ class TimedStream:
     _unsent_bytes: int
     _deadline: float
 
-    def find_timeout(self, now: float, connection: StreamConnection) -> tuple[type[httpx.TransportError], str] | None:
+    def find_timeout(self, now: float, connection: StreamConnection) -> tuple[type[httpx2.TransportError], str] | None:
         """The error class and message if a deadline has passed. Between two calls only `received` records that something arrived."""
         deadlines = self._deadlines
         if now >= deadlines.ends_at:
-            return (httpx.WriteTimeout if self._sending else httpx.ReadTimeout), f"No complete response within {deadlines.total:g} s"
+            return (httpx2.WriteTimeout if self._sending else httpx2.ReadTimeout), f"No complete response within {deadlines.total:g} s"
         if self._sending:
             unsent_bytes = connection.transport.get_write_buffer_size()
             if not unsent_bytes and self.body_sender is None:
@@ -38,13 +38,13 @@ class TimedStream:
                 self._unsent_bytes = unsent_bytes
                 self._deadline = now + deadlines.write
             elif now >= self._deadline:
-                return httpx.WriteTimeout, f"The engine read nothing of the request for {deadlines.write:g} s"
+                return httpx2.WriteTimeout, f"The engine read nothing of the request for {deadlines.write:g} s"
             return None
         if self._paused or (self.received and (self.response.body_started or not deadlines.has_first_timeout)):
             self.received = False
             self._deadline = now + deadlines.read
         elif now >= self._deadline:
             if deadlines.has_first_timeout and not self.response.body_started:
-                return httpx.ReadTimeout, f"No byte of the response's body within {deadlines.first:g} s"
-            return httpx.ReadTimeout, f"Nothing received for {deadlines.read:g} s"
+                return httpx2.ReadTimeout, f"No byte of the response's body within {deadlines.first:g} s"
+            return httpx2.ReadTimeout, f"Nothing received for {deadlines.read:g} s"
         return None

@@ -1,7 +1,7 @@
-"""Transport: httpx's transport interface over a lean pool of HTTP/1.1 connections; the only code that opens sockets to engines.
+"""Transport: httpx2's transport interface over a lean pool of HTTP/1.1 connections; the only code that opens sockets to engines.
 
-    request = httpx.Request("POST", url, headers=fields, stream=httpx.ByteStream(body), extensions={"timeout": {"connect": 5, "read": 60}})
-    response = await transport.handle_async_request(request)     # httpx.AsyncClient(transport=transport) works too, and costs more
+    request = httpx2.Request("POST", url, headers=fields, stream=httpx2.ByteStream(body), extensions={"timeout": {"connect": 5, "read": 9}})
+    response = await transport.handle_async_request(request)     # httpx2.AsyncClient(transport=transport) works too, and costs more
 
 Timeouts, in request.extensions["timeout"], are seconds or None (no limit); they fire up to 0.1 s late, never early:
 
@@ -16,7 +16,7 @@ request.extensions["sent"] is True from the moment at which the request is writt
 request.extensions["unguarded"]: the address is no choice of the configuration, so the guard is not asked (a cloud's metadata service, for
 the machine's own credential). Such a request shares no connection with others.
 
-Every failure to get a response is an httpx.TransportError whose class says which step failed. The caller sets all headers: no
+Every failure to get a response is an httpx2.TransportError whose class says which step failed. The caller sets all headers: no
 Accept-Encoding is added, and no content encoding is decoded here.
 """
 
@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import httpx
+import httpx2
 
 from providers.transport.address_guard import AddressGuard
 from providers.transport.checked_addresses import checked_addresses
@@ -66,7 +66,7 @@ class AddressConnections:
     max_busy: int
 
 
-class Transport(httpx.AsyncBaseTransport):
+class Transport(httpx2.AsyncBaseTransport):
     """Sends requests to engines over kept connections; one Transport per event loop.
 
     Without `tls`, tls_context(ca_bundle) is made here, which reads files and so blocks the loop. Idle connections close after `idle_s`; the
@@ -106,7 +106,7 @@ class Transport(httpx.AsyncBaseTransport):
         self._reused = 0
         self._closed = False
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Returns at the response's head; `response.stream` is a ResponseStream. Cancelling closes the connection at once.
 
         A reused connection that ends within a second, before the first byte of a response, was stale: the request is sent once more, on
@@ -142,7 +142,7 @@ class Transport(httpx.AsyncBaseTransport):
         for origin in [*self._origins.values()]:
             origin.close()
         for connection in [*self._busy]:
-            connection.fail(httpx.ReadError, CLOSED)
+            connection.fail(httpx2.ReadError, CLOSED)
 
     def stats(self) -> Stats:
         return Stats(sum(len(origin.idle) for origin in self._origins.values()), len(self._busy), self._opened, self._reused)
@@ -163,7 +163,7 @@ class Transport(httpx.AsyncBaseTransport):
 
     # Getting a connection
 
-    async def _acquire_connection(self, request: httpx.Request, deadlines: Deadlines, fresh: bool) -> Connection:
+    async def _acquire_connection(self, request: httpx2.Request, deadlines: Deadlines, fresh: bool) -> Connection:
         while not self._closed:
             origin = self._origin(request)
             connection = await origin.acquire(request, deadlines, fresh)
@@ -171,9 +171,9 @@ class Transport(httpx.AsyncBaseTransport):
                 return await self._connect(origin, request, deadlines)
             if not connection.closed:
                 return connection
-        raise httpx.ConnectError(CLOSED, request=request)
+        raise httpx2.ConnectError(CLOSED, request=request)
 
-    def _origin(self, request: httpx.Request) -> Origin:
+    def _origin(self, request: httpx2.Request) -> Origin:
         url = request.url
         shared_head: SharedHead | None = request.extensions.get("shared_head")
         if shared_head is None:
@@ -184,7 +184,7 @@ class Transport(httpx.AsyncBaseTransport):
         origin = self._origins.get(key)
         if origin is None:
             if url.scheme not in ("http", "https") or not url.host:
-                raise httpx.UnsupportedProtocol(
+                raise httpx2.UnsupportedProtocol(
                     f"Unsupported URL {url.scheme}://{url.host}: use http or https, and a host", request=request
                 )
             port = url.port or (443 if url.scheme == "https" else 80)
@@ -214,7 +214,7 @@ class Transport(httpx.AsyncBaseTransport):
             else:
                 return
 
-    async def _connect(self, origin: Origin, request: httpx.Request, deadlines: Deadlines) -> Connection:
+    async def _connect(self, origin: Origin, request: httpx2.Request, deadlines: Deadlines) -> Connection:
         """Opens a connection, through the proxy if there is one. Its slot at the origin is already taken."""
         connection = Connection(origin.address, partial(self._return_to_origin, origin), partial(self._remove_connection, origin))
         sni = origin.sni or origin.host if origin.tls else None
@@ -235,11 +235,11 @@ class Transport(httpx.AsyncBaseTransport):
         except BaseException as exc:
             connection.abort()
             if self._closed and isinstance(exc, OSError):
-                raise httpx.ConnectError(CLOSED, request=request) from exc
+                raise httpx2.ConnectError(CLOSED, request=request) from exc
             if connect_timeout.expired() and isinstance(exc, TimeoutError):
-                raise httpx.ConnectTimeout(f"No connection to {origin.address} in time", request=request) from exc
+                raise httpx2.ConnectTimeout(f"No connection to {origin.address} in time", request=request) from exc
             if isinstance(exc, OSError | UnicodeError):  # UnicodeError: the host is no valid name
-                raise httpx.ConnectError(f"No connection to {origin.address}: {exc}", request=request) from exc
+                raise httpx2.ConnectError(f"No connection to {origin.address}: {exc}", request=request) from exc
             raise
         finally:
             self._connecting.discard(connect_timeout)

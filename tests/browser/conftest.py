@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.browser.apart import run_apart
@@ -43,7 +43,7 @@ def chromium() -> Generator[Any]:
 @pytest.fixture(scope="session")
 def replayed(filled: Service) -> dict[str, str]:
     """The replay of the history, and one of its pairs, as they are in addresses."""
-    with httpx.Client(headers={"authorization": f"Bearer {filled.admin_key}"}, base_url=filled.url, timeout=60, trust_env=False) as admin:
+    with httpx2.Client(headers={"authorization": f"Bearer {filled.admin_key}"}, base_url=filled.url, timeout=60, trust_env=False) as admin:
         replay = admin.get("/admin/v1/replays").json()["data"][-1]["id"]
         pair = admin.get(f"/admin/v1/replays/{replay}/items", params={"status": "done"}).json()["data"][0]["number"]
     return {"replay": replay, "pair": str(pair)}

@@ -4,7 +4,7 @@ import asyncio
 import random
 from typing import Any
 
-import httpx
+import httpx2
 
 from bench.history import prepare
 from tests.support.processes.service import Service
@@ -104,7 +104,7 @@ async def fill(service: Service, *, rows: int, days: int, conversations: int, co
         await _replay(admin)
 
 
-async def _make_dataset(admin: httpx.AsyncClient) -> None:
+async def _make_dataset(admin: httpx2.AsyncClient) -> None:
     """A dataset of what one model answered, with a version that is complete. Conversations are cut off, so they are no rows."""
     body = {"name": "helpful", "description": "What the sandbox answered", "selection": {"model": "sandbox", "validation": 0.2}}
 
@@ -119,7 +119,7 @@ async def _make_dataset(admin: httpx.AsyncClient) -> None:
     await wait_until(is_complete, 120)
 
 
-async def _replay(admin: httpx.AsyncClient) -> None:
+async def _replay(admin: httpx2.AsyncClient) -> None:
     """Some requests for a model, answered again by a slower one."""
     key = (await admin.get("/admin/v1/keys", params={"team": "research", "limit": 1})).json()["data"][0]["prefix"]
     order = {"model": "sandbox-slow", "key": key, "filter": {"model": "sandbox"}, "max_items": 12}
@@ -132,7 +132,7 @@ async def _replay(admin: httpx.AsyncClient) -> None:
     await wait_until(is_complete, 180)
 
 
-async def _create_key(admin: httpx.AsyncClient, team: str) -> str:
+async def _create_key(admin: httpx2.AsyncClient, team: str) -> str:
     created = await admin.post("/admin/v1/keys", json={"team": team, "name": f"{team}'s web shop"})
     created.raise_for_status()
     return created.json()["key"]
@@ -144,7 +144,7 @@ async def _send_conversations(service: Service, keys: dict[str, str], number: in
 
         async def converse(at: int) -> None:
             messages: list[dict[str, Any]] = []
-            inference: httpx.Response | None = None
+            inference: httpx2.Response | None = None
             for turn in range(chance.randrange(1, 5)):
                 messages.append({"role": "user", "content": QUESTIONS[(at + turn) % len(QUESTIONS)]})
                 headers = {"x-narthex-episode-id": f"{model}-{4100 + at}"}

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.browser.conftest import AXE, settle, wait_for
@@ -42,13 +42,13 @@ def test_steps_lead_from_nothing_to_the_first_request(empty: Service, chromium: 
         page.click("form button:has-text('Create')")
         page.wait_for_selector("table >> text=gpu")
         model = {"name": "qwen3", "targets": [{"provider": "gpu", "model": "Qwen/Qwen3-4B"}]}
-        httpx.post(f"{empty.url}/admin/v1/models", json=model, headers=headers, trust_env=False, timeout=60).raise_for_status()
+        httpx2.post(f"{empty.url}/admin/v1/models", json=model, headers=headers, trust_env=False, timeout=60).raise_for_status()
         page.goto("/dashboard")
         page.wait_for_selector(".steps li.done >> nth=1")
         assert '"model": "qwen3"' in page.inner_text(".steps pre")
         key = empty.key
         sent = {"model": "sandbox", "messages": [{"role": "user", "content": "Hello!"}]}
-        first = httpx.post(f"{empty.url}/v1/chat/completions", json=sent, headers={"authorization": f"Bearer {key}"}, trust_env=False)
+        first = httpx2.post(f"{empty.url}/v1/chat/completions", json=sent, headers={"authorization": f"Bearer {key}"}, trust_env=False)
         first.raise_for_status()
         # The overview asks again by itself each minute; whoever does not wait loads it again.
         for _ in range(60):

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.browser.conftest import Faults, settle, wait_for
@@ -18,9 +18,9 @@ def name() -> str:
     return f"form-{uuid.uuid4().hex[:8]}"
 
 
-def request(service: Service, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> httpx.Response:
+def request(service: Service, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> httpx2.Response:
     sent = {"authorization": f"Bearer {service.admin_key}", **(headers or {})}
-    return httpx.request(method, f"{service.url}/admin/v1{path}", json=body, headers=sent, timeout=60, trust_env=False)
+    return httpx2.request(method, f"{service.url}/admin/v1{path}", json=body, headers=sent, timeout=60, trust_env=False)
 
 
 def field(page: Any, path: str) -> Any:

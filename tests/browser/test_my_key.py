@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.browser.conftest import AXE, PICTURES, Faults, settle, wait_for
@@ -21,7 +21,7 @@ def used(filled: Service) -> dict[str, Any]:
     admin = {"authorization": f"Bearer {filled.admin_key}"}
     budget = {"name": "the app in a month", "scope": {"team": "mobile-app"}, "amount": 3, "per": "month"}
     limit = {"name": "the app in a minute", "scope": {"key": created["prefix"]}, "resource": "requests", "amount": 100, "per": "minute"}
-    with httpx.Client(base_url=filled.url, timeout=60, trust_env=False) as client:
+    with httpx2.Client(base_url=filled.url, timeout=60, trust_env=False) as client:
         client.post("/admin/v1/budgets", json=budget, headers=admin).raise_for_status()
         client.post("/admin/v1/limits", json=limit, headers=admin).raise_for_status()
         for question in ("Where is my parcel?", "What does error E42 mean?", "Translate: we ship on Fridays."):
@@ -50,7 +50,7 @@ def test_key_sees_its_page_and_a_menu_of_two(open_page: OpenPage, filled: Servic
     text = page.inner_text("main")
     for expected in ("the app in a month", "the app in a minute", "Where is my parcel?", "mobile-app", "every network"):
         assert expected in text, expected
-    own = httpx.get(f"{filled.url}/v1/usage", headers={"authorization": f"Bearer {used['key']}"}, timeout=60, trust_env=False).json()
+    own = httpx2.get(f"{filled.url}/v1/usage", headers={"authorization": f"Bearer {used['key']}"}, timeout=60, trust_env=False).json()
     assert page.locator(".tile", has_text="Requests").locator(".value").inner_text() == str(own["total"]["requests"])
     page.locator("tbody tr a[id^=row-]").first.click()
     page.wait_for_selector(".drawer .why li")
@@ -87,7 +87,7 @@ def test_session_that_ends_asks_to_sign_in_and_keeps_what_is_written(open_page: 
     settle(page)
     page.fill("#message", "Still here")
     headers = {"authorization": f"Bearer {filled.admin_key}"}
-    httpx.delete(f"{filled.url}/admin/v1/keys/{key['prefix']}", headers=headers, timeout=60, trust_env=False).raise_for_status()
+    httpx2.delete(f"{filled.url}/admin/v1/keys/{key['prefix']}", headers=headers, timeout=60, trust_env=False).raise_for_status()
     page.click("button:text-is('Send')")
     page.wait_for_selector("dialog >> text=Your session has ended")
     assert "Still here" in page.inner_text("[role=log]")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.browser.conftest import Faults, settle, wait_for
 from tests.browser.history import HOSTILE
@@ -15,7 +15,7 @@ OpenPage = Callable[..., tuple[Any, Faults]]
 
 def admin(service: Service, path: str, **parameters: Any) -> Any:
     headers = {"authorization": f"Bearer {service.admin_key}"}
-    response = httpx.get(f"{service.url}/admin/v1{path}", params=parameters, headers=headers, timeout=60, trust_env=False)
+    response = httpx2.get(f"{service.url}/admin/v1{path}", params=parameters, headers=headers, timeout=60, trust_env=False)
     response.raise_for_status()
     return response.json()
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.browser.conftest import AXE, PICTURES, Faults, settle, wait_for
@@ -37,7 +37,7 @@ def stub_stream(page: Any, body: str | None) -> None:
 def new_key(service: Service, team: str = "support", **restrictions: Any) -> dict[str, Any]:
     headers = {"authorization": f"Bearer {service.admin_key}"}
     body = {"team": team, "name": "of a page", **restrictions}
-    response = httpx.post(f"{service.url}/admin/v1/keys", json=body, headers=headers, timeout=60, trust_env=False)
+    response = httpx2.post(f"{service.url}/admin/v1/keys", json=body, headers=headers, timeout=60, trust_env=False)
     response.raise_for_status()
     return response.json()
 

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.browser.conftest import Faults, settle
 from tests.support.processes.service import Service
@@ -30,7 +30,7 @@ ACT = re.compile(
 
 def token_of(service: Service, role: str, team: str | None = None) -> str:
     name, headers = f"{role}-{uuid.uuid4().hex[:8]}", {"authorization": f"Bearer {service.admin_key}"}
-    with httpx.Client(base_url=f"{service.url}/admin/v1", headers=headers, timeout=60, trust_env=False) as admin:
+    with httpx2.Client(base_url=f"{service.url}/admin/v1", headers=headers, timeout=60, trust_env=False) as admin:
         made = admin.post("/service-accounts", json={"name": name, "roles": [{"role": role} | ({"team": team} if team else {})]})
         made.raise_for_status()
         return admin.post(f"/service-accounts/{name}/tokens", json={"name": "t"}).raise_for_status().json()["token"]

@@ -3,7 +3,7 @@
 import re
 import tomllib
 
-import httpx
+import httpx2
 import pytest
 
 from tests.clients.client_runs import ClientRuns
@@ -46,7 +46,7 @@ async def runs(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine])
     sandbox = tomllib.loads(exported.stdout)["providers"]["sandbox"]["base_url"].removesuffix("/v1")
 
     async def aborted() -> float:
-        async with httpx.AsyncClient(timeout=60) as client:
+        async with httpx2.AsyncClient(timeout=60) as client:
             found = _ABORTED.search((await client.get(f"{sandbox}/metrics")).text)
         return float(found[1]) if found else 0.0
 

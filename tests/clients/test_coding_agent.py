@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from providers.canonical.chat import OpaqueState, Reasoning, Text, ToolCall
@@ -17,7 +17,7 @@ TRANSLATED_MODELS = {"scripted": CHAT, "responses": RESPONSES}
 _READ_CALL = ToolCall("toolu_read", "Read", '{"file_path": "/a.txt"}')
 
 
-async def post_message(client: httpx.AsyncClient, body: dict[str, Any]) -> tuple[httpx.Response, list[dict[str, Any]]]:
+async def post_message(client: httpx2.AsyncClient, body: dict[str, Any]) -> tuple[httpx2.Response, list[dict[str, Any]]]:
     """The response and its content blocks, assembled from its events as clients do."""
     answer = await client.post("/v1/messages?beta=true", json=body, headers=HEADERS)
     assert answer.status_code == 200, answer.text
@@ -56,7 +56,7 @@ def assistant_message(blocks: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": "assistant", "content": content}
 
 
-async def test_agent_turns_work_with_the_sandbox(client: httpx.AsyncClient):
+async def test_agent_turns_work_with_the_sandbox(client: httpx2.AsyncClient):
     question = user_message("Read the file a.txt, please.")
     answer, blocks = await post_message(client, messages_body(question))
     assert [block["type"] for block in blocks] == ["thinking", "tool_use"]
@@ -83,13 +83,13 @@ async def test_agent_turns_work_with_the_sandbox(client: httpx.AsyncClient):
     ],
     ids=["effort", "adaptive", "speed", "cache_control", "mcp_servers", "eager_input_streaming", "defer_loading", "allowed_callers"],
 )
-async def test_fields_that_bear_only_on_cost_and_speed_are_accepted(client: httpx.AsyncClient, more: dict[str, Any]):
+async def test_fields_that_bear_only_on_cost_and_speed_are_accepted(client: httpx2.AsyncClient, more: dict[str, Any]):
     body = {key: value for key, value in messages_body(user_message("Hello."), **more).items() if value is not None}
     _, blocks = await post_message(client, body)
     assert blocks[-1]["text"]
 
 
-async def test_tool_of_the_host_is_refused_by_its_path_in_the_agents_request(client: httpx.AsyncClient):
+async def test_tool_of_the_host_is_refused_by_its_path_in_the_agents_request(client: httpx2.AsyncClient):
     execution = {"type": "code_execution_20250825", "name": "code_execution"}
     answer = await client.post(
         "/v1/messages?beta=true", json=messages_body(user_message("Hello."), tools=[*TOOLS, execution]), headers=HEADERS
@@ -98,27 +98,27 @@ async def test_tool_of_the_host_is_refused_by_its_path_in_the_agents_request(cli
     assert "tools[3]" in answer.json()["error"]["message"]
 
 
-async def test_web_search_that_no_engine_has_is_left_out_and_reported(client: httpx.AsyncClient):
+async def test_web_search_that_no_engine_has_is_left_out_and_reported(client: httpx2.AsyncClient):
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
     answer, blocks = await post_message(client, messages_body(user_message("Hello."), tools=[*TOOLS, search]))
     assert blocks[-1]["text"]
     assert "tools[3]" in answer.headers["x-narthex-dropped"].split(", ")
 
 
-async def test_dropped_fields_are_reported_by_their_path_in_the_agents_request(client: httpx.AsyncClient):
+async def test_dropped_fields_are_reported_by_their_path_in_the_agents_request(client: httpx2.AsyncClient):
     answer, _ = await post_message(client, messages_body(user_message("Hello.")))
     dropped = set(answer.headers["x-narthex-dropped"].split(", "))
     assert {"system[0].cache_control", "system[1].cache_control", "messages[0].content[1].cache_control"} <= dropped
 
 
-async def test_dropped_header_stays_short_for_a_long_history(client: httpx.AsyncClient):
+async def test_dropped_header_stays_short_for_a_long_history(client: httpx2.AsyncClient):
     """Node refuses more than 16 kB of headers."""
     answer, _ = await post_message(client, messages_body(*[user_message(f"Hello, {number}.") for number in range(400)]))
     assert len(answer.headers["x-narthex-dropped"]) < 4000
 
 
 @pytest.mark.parametrize("model", TRANSLATED_MODELS)
-async def test_agent_turns_work_with_engines_of_other_dialects(client: httpx.AsyncClient, engine: ScriptedEngine, model: str):
+async def test_agent_turns_work_with_engines_of_other_dialects(client: httpx2.AsyncClient, engine: ScriptedEngine, model: str):
     signature = None if TRANSLATED_MODELS[model] == CHAT else OpaqueState(TRANSLATED_MODELS[model], SIGNATURE)
     engine.script = respond_with(
         Situation(name="calls", parts=(Reasoning("A file.", signature), _READ_CALL), finish="tool_calls"),
@@ -135,7 +135,7 @@ async def test_agent_turns_work_with_engines_of_other_dialects(client: httpx.Asy
     assert signature is None or SIGNATURE.encode() in second
 
 
-async def test_engine_of_the_agents_dialect_receives_the_whole_request(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_engine_of_the_agents_dialect_receives_the_whole_request(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = respond_with(
         Situation(name="calls", parts=(Reasoning("A file.", OpaqueState(ANTHROPIC, SIGNATURE)), _READ_CALL), finish="tool_calls")
     )
@@ -148,7 +148,7 @@ async def test_engine_of_the_agents_dialect_receives_the_whole_request(client: h
     assert "x-narthex-dropped" not in answer.headers
 
 
-async def test_agent_counts_tokens_and_sends_its_quota_request(client: httpx.AsyncClient):
+async def test_agent_counts_tokens_and_sends_its_quota_request(client: httpx2.AsyncClient):
     body = messages_body(user_message("Hello."))
     counting = {key: body[key] for key in ("model", "messages", "tools", "system", "thinking")}
     counted = await client.post("/v1/messages/count_tokens?beta=true", json=counting, headers=HEADERS)
@@ -158,7 +158,7 @@ async def test_agent_counts_tokens_and_sends_its_quota_request(client: httpx.Asy
     assert (answer.status_code, answer.json()["stop_reason"]) == (200, "max_tokens")
 
 
-async def test_thread_is_refused_with_the_error_its_sdk_expects(client: httpx.AsyncClient):
+async def test_thread_is_refused_with_the_error_its_sdk_expects(client: httpx2.AsyncClient):
     """The SDK then continues without threads, which the gateway does not store for this API."""
     answer = await client.post(
         "/v1/messages?beta=true", json=messages_body(user_message("Hello."), thread={"type": "create"}), headers=HEADERS

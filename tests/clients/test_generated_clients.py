@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.clients.install import HERE, NODE_MODULES, OPENAPI_GENERATOR, is_installed
@@ -22,7 +22,7 @@ async def document(service: Service, tmp_path: Path) -> Path:
     missing = [str(folder) for folder in (OPENAPI_GENERATOR, NODE_MODULES) if not is_installed(folder)]
     assert not missing, f"Not installed, or out of date: {', '.join(missing)}. `python -m tests.clients.install` makes them."
     file = tmp_path / "openapi.json"
-    async with httpx.AsyncClient(verify=False) as client:
+    async with httpx2.AsyncClient(verify=False) as client:
         file.write_bytes((await client.get(f"{service.url}/openapi.json")).raise_for_status().content)
     return file
 

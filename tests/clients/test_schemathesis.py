@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from tests.clients.install import HERE, SCHEMATHESIS, is_installed
@@ -71,7 +71,7 @@ async def owner_token(fuzzed: Service) -> str:
         name = f"schemathesis-{uuid.uuid4().hex[:8]}"
         created = await admin.post("/admin/v1/service-accounts", json={"name": name, "roles": [{"role": "owner"}]})
         assert created.status_code == 201, created.text
-        token: httpx.Response = await admin.post(f"/admin/v1/service-accounts/{name}/tokens")
+        token: httpx2.Response = await admin.post(f"/admin/v1/service-accounts/{name}/tokens")
         assert token.status_code == 201, token.text
         return token.json()["token"]
 

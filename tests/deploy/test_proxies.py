@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes import service as services
@@ -111,18 +111,18 @@ def _prepared(folder: Path, file: str, service: Service, port: int) -> Path:
 def _wait_for_proxy(process: "subprocess.Popen[bytes]", url: str, log: Path) -> str:
     while True:
         try:
-            if httpx.get(url + "/health/ready", verify=False, timeout=30).status_code == 200:
+            if httpx2.get(url + "/health/ready", verify=False, timeout=30).status_code == 200:
                 return url
-        except httpx.TransportError:
+        except httpx2.TransportError:
             assert process.poll() is None, log.read_text()
 
 
-def client_of(service: Service, proxy: str, **options: object) -> httpx.AsyncClient:
+def client_of(service: Service, proxy: str, **options: object) -> httpx2.AsyncClient:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    transport = httpx.AsyncHTTPTransport(verify=context, local_address=str(options.pop("address", "127.0.0.1")))
+    transport = httpx2.AsyncHTTPTransport(verify=context, local_address=str(options.pop("address", "127.0.0.1")))
     headers = {"authorization": f"Bearer {options.pop('key', service.key)}"}
-    return httpx.AsyncClient(base_url=proxy, headers=headers, transport=transport, timeout=60)
+    return httpx2.AsyncClient(base_url=proxy, headers=headers, transport=transport, timeout=60)
 
 
 async def test_each_token_is_passed_on_when_it_comes(service: Service, engine: ScriptedEngine, proxy: str) -> None:
@@ -158,7 +158,7 @@ async def test_large_request_is_passed_on_and_a_too_large_one_is_refused(service
         answer = await client.post("/v1/chat/completions", json=large)
         assert answer.status_code == 200, answer.text[:300]
         assert len(engine.requests[-1].raw) > 20_000_000
-        with contextlib.suppress(httpx.NetworkError):  # it may be refused, and the connection closed, before all of it was sent
+        with contextlib.suppress(httpx2.NetworkError):  # it may be refused, and the connection closed, before all of it was sent
             too_large = await client.post("/v1/chat/completions", content=b" " * 34_000_000)
             assert too_large.status_code == 413
 

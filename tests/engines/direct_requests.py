@@ -5,14 +5,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.engines.vllm.running_vllm import Engine
 
 
-def post_chat(engine: Engine, *, timeout_s: float = 120, **fields: Any) -> httpx.Response:
+def post_chat(engine: Engine, *, timeout_s: float = 120, **fields: Any) -> httpx2.Response:
     """The response to a short chat with these fields added; 16 tokens by default."""
-    return httpx.post(_url(engine), json=_request_body(engine, fields), timeout=timeout_s)
+    return httpx2.post(_url(engine), json=_request_body(engine, fields), timeout=timeout_s)
 
 
 def chat_choice(engine: Engine, **fields: Any) -> Any:
@@ -33,9 +33,9 @@ def stream_chunks(engine: Engine, **fields: Any) -> list[Any]:
 
 
 @contextmanager
-def open_stream(engine: Engine, **fields: Any) -> Generator[httpx.Response]:
+def open_stream(engine: Engine, **fields: Any) -> Generator[httpx2.Response]:
     """A streamed response in progress; leaving the block disconnects."""
-    with httpx.stream("POST", _url(engine), json=_request_body(engine, fields | {"stream": True}), timeout=120) as response:
+    with httpx2.stream("POST", _url(engine), json=_request_body(engine, fields | {"stream": True}), timeout=120) as response:
         yield response
 
 

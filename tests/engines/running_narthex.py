@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from app.supervisor.machine.home import erase_home
 from tests.engines.vllm.running_vllm import Engine, free_port
@@ -110,8 +110,8 @@ def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path)
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"narthex up ended with status {process.returncode}:\n{log.read_text(errors='replace')}")
-        with suppress(httpx.TransportError):
-            if httpx.get(f"{address}/health/ready", timeout=30).status_code == 200:
+        with suppress(httpx2.TransportError):
+            if httpx2.get(f"{address}/health/ready", timeout=30).status_code == 200:
                 return
         time.sleep(0.2)
     raise RuntimeError(f"narthex up was not ready within {START_WITHIN_S:.0f} s:\n{log.read_text(errors='replace')}")
@@ -121,7 +121,7 @@ def _wait_until_models_listed(gateway: Gateway, models: Sequence[str]) -> None:
     deadline = time.monotonic() + APPLY_WITHIN_S
     listed: set[str] = set()
     while time.monotonic() < deadline:
-        answer = httpx.get(f"{gateway.base_url}/models", headers={"authorization": f"Bearer {gateway.key}"}, timeout=30)
+        answer = httpx2.get(f"{gateway.base_url}/models", headers={"authorization": f"Bearer {gateway.key}"}, timeout=30)
         listed = {card["id"] for card in answer.raise_for_status().json()["data"]}
         if listed.issuperset(models):
             return

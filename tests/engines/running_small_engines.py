@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from tests.engines.environments import LLAMACPP, LLAMACPP_PYTHON, TRANSFORMERS
 from tests.engines.tiny_gguf import write_tiny_gguf
@@ -130,8 +130,8 @@ def _wait_until_alive(url: str, process: subprocess.Popen[bytes], log: Path) -> 
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"The engine ended with status {process.returncode}:\n{log.read_text(errors='replace')[-3000:]}")
-        with suppress(httpx.TransportError):
-            if httpx.get(url, timeout=30).status_code == 200:
+        with suppress(httpx2.TransportError):
+            if httpx2.get(url, timeout=30).status_code == 200:
                 return
         time.sleep(0.2)
     raise RuntimeError(f"{url} did not respond within {_START_WITHIN_S:.0f} s:\n{log.read_text(errors='replace')[-3000:]}")

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -127,7 +127,7 @@ def _reset(engine: ScriptedEngine) -> ScriptedEngine:
 
 
 @pytest.fixture
-async def client(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def client(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.client() as client:
         yield client
 

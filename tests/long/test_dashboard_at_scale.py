@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator, Mapping
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.browser.history import fill
@@ -80,7 +80,7 @@ def reads(since: str, until: str, before: str, inference: str) -> Mapping[str, t
     }
 
 
-async def p95_ms(admin: httpx.AsyncClient, path: str, arguments: Mapping[str, Any]) -> tuple[int, int]:
+async def p95_ms(admin: httpx2.AsyncClient, path: str, arguments: Mapping[str, Any]) -> tuple[int, int]:
     times: list[float] = []
     for _ in range(ROUNDS + 1):  # the first one is cold
         begin = time.monotonic()

@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes import service as services
@@ -51,7 +51,7 @@ async def test_known_effects_are_found_and_others_are_not(service: Service) -> N
     statuses: list[bool] = []  # of `flaky`, whether it failed
     async with service.client() as client, service.admin_client() as admin:
 
-        async def send(**more: Any) -> httpx.Response:
+        async def send(**more: Any) -> httpx2.Response:
             response = await client.post(CHAT, json={"model": "narthex::function_name::effects", "messages": question(chance)}, **more)
             assert response.status_code == 200 or response.headers.get("x-narthex-variant") == "flaky", (
                 response.status_code,

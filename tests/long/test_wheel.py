@@ -8,7 +8,7 @@ import sys
 import venv
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import PROCESS_TIMEOUT_S, REQUEST_TIMEOUT_S, free_port, is_ready
@@ -76,7 +76,7 @@ def check_started(empty: Path) -> None:
             return is_ready(f"http://127.0.0.1:{port}")
 
         block_until(is_up, PROCESS_TIMEOUT_S)
-        document = httpx.get(f"http://127.0.0.1:{port}/openapi.json", timeout=REQUEST_TIMEOUT_S).raise_for_status().json()
+        document = httpx2.get(f"http://127.0.0.1:{port}/openapi.json", timeout=REQUEST_TIMEOUT_S).raise_for_status().json()
         assert document["openapi"].startswith("3.1") and "/v1/chat/completions" in document["paths"]
         narthex = empty / "narthex-venv" / "bin" / "narthex"
         assert run(narthex, "chat", "sandbox", "--max-tokens", "5", "Hello!", folder=empty, environment=environment).strip()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
+import httpx2
 import jsonschema_rs
 
 ADMIN_PREFIX = b"/admin/v1/"
@@ -14,8 +14,8 @@ ADMIN_PREFIX = b"/admin/v1/"
 _documents: list[dict[str, Any]] = []  # of the services of a test run, which are all of one version
 
 
-async def check_answer(response: httpx.Response) -> None:
-    """An event hook of httpx, for responses."""
+async def check_answer(response: httpx2.Response) -> None:
+    """An event hook of httpx2, for responses."""
     path = response.request.url.raw_path.partition(b"?")[0]
     if not path.startswith(ADMIN_PREFIX):
         return
@@ -29,10 +29,10 @@ async def check_answer(response: httpx.Response) -> None:
     assert problem is None, f"{response.request.method} {path.decode()}: {problem}"
 
 
-async def _find_document(url: httpx.URL) -> dict[str, Any] | None:
+async def _find_document(url: httpx2.URL) -> dict[str, Any] | None:
     """Returns the OpenAPI document, or None if the address has no admin API."""
     if not _documents:
-        async with httpx.AsyncClient(verify=False, timeout=120) as client:
+        async with httpx2.AsyncClient(verify=False, timeout=120) as client:
             fetched = await client.get(url.copy_with(path="/openapi.json", query=None))
         if fetched.status_code == 404:
             return None
@@ -46,7 +46,7 @@ def _methods_of(document: Mapping[str, Any], path: str) -> Mapping[str, Any] | N
     return document["paths"][min(matching, key=lambda template: template.count("{"))] if matching else None
 
 
-def _find_problem(document: Mapping[str, Any], operation: Mapping[str, Any], response: httpx.Response) -> str | None:
+def _find_problem(document: Mapping[str, Any], operation: Mapping[str, Any], response: httpx2.Response) -> str | None:
     described = operation["responses"].get(str(response.status_code))
     if described is None:
         return f"status {response.status_code} is not documented: {response.text[:500]}"

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import uvloop
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def install(report_path: str | None = None) -> None:
         (subprocess.Popen, "communicate"),
         (threading.Thread, "join"),
         (concurrent.futures.Future, "result"),
-        (httpx.Client, "send"),
+        (httpx2.Client, "send"),
         (socket, "create_connection"),
         (socket, "getaddrinfo"),
     ):

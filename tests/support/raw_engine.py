@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 import pytest
 import uvloop
 
@@ -123,7 +123,7 @@ class ScriptedEngine:
 
     def __init__(self, port: int, scheme: str) -> None:
         self.port = port
-        self.url = httpx.URL(f"{scheme}://127.0.0.1:{port}/v1/chat/completions")
+        self.url = httpx2.URL(f"{scheme}://127.0.0.1:{port}/v1/chat/completions")
         self.connections: list[EngineConnection] = []
 
     @property
@@ -206,16 +206,16 @@ async def open_transport(**settings: Any) -> AsyncGenerator[Transport]:
         assert (stats.idle, stats.busy) == (0, 0)
 
 
-def post_request(url: httpx.URL, body: bytes = b"{}", headers: Any = None, **timeout: float | None) -> httpx.Request:
-    return httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": timeout} if timeout else None)
+def post_request(url: httpx2.URL, body: bytes = b"{}", headers: Any = None, **timeout: float | None) -> httpx2.Request:
+    return httpx2.Request("POST", url, headers=headers, content=body, extensions={"timeout": timeout} if timeout else None)
 
 
-async def fetch(client: Transport, request: httpx.Request) -> tuple[int, bytes]:
+async def fetch(client: Transport, request: httpx2.Request) -> tuple[int, bytes]:
     """Status and body of the complete response."""
     response = await client.handle_async_request(request)
     return response.status_code, await response_stream(response).read_all(1 << 26)
 
 
-def response_stream(response: httpx.Response) -> ResponseStream:
+def response_stream(response: httpx2.Response) -> ResponseStream:
     assert isinstance(response.stream, ResponseStream)
     return response.stream

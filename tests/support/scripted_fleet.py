@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until
@@ -55,7 +55,7 @@ async def answer(request: ReceivedRequest) -> None:
         await request.respond_completion("".join(WORDS))
 
 
-async def send_request(client: httpx.AsyncClient, model: str = "fleet", *, stream: bool) -> str:
+async def send_request(client: httpx2.AsyncClient, model: str = "fleet", *, stream: bool) -> str:
     """The text of one response. Fails for anything but a complete one."""
     body = {"model": model, "messages": HI, "stream": stream}
     if not stream:
@@ -70,7 +70,7 @@ async def send_request(client: httpx.AsyncClient, model: str = "fleet", *, strea
 
 
 async def send_many(service: Service, count: int, model: str = "fleet") -> None:
-    async with service.client(limits=httpx.Limits(max_connections=20)) as client:
+    async with service.client(limits=httpx2.Limits(max_connections=20)) as client:
         texts = await asyncio.gather(*(send_request(client, model, stream=number % 2 == 0) for number in range(count)))
     assert texts == ["".join(WORDS)] * count
 
@@ -107,17 +107,17 @@ async def drop_streams(service: Service, fleet: list[ScriptedEngine], count: int
         engine.script = write_slowly
     turns = asyncio.Semaphore(100)
 
-    async def open_and_drop(client: httpx.AsyncClient) -> None:
+    async def open_and_drop(client: httpx2.AsyncClient) -> None:
         async with turns:
             try:
                 async with asyncio.timeout(rng.random() * 0.3), client.stream("POST", CHAT, json=body) as response:
                     async for _ in response.aiter_raw():
                         pass
-            except (TimeoutError, httpx.TransportError):
+            except (TimeoutError, httpx2.TransportError):
                 pass
 
     body = {"model": model, "messages": HI, "stream": True}
-    async with service.client(limits=httpx.Limits(max_connections=None, max_keepalive_connections=20)) as client:
+    async with service.client(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20)) as client:
         await asyncio.gather(*(open_and_drop(client) for _ in range(count)))
 
 
@@ -145,7 +145,7 @@ async def assert_nothing_is_left(service: Service, fleet: list[ScriptedEngine], 
     for engine in fleet:
         engine.requests.clear()
         engine.script = answer_together
-    async with service.client(limits=httpx.Limits(max_connections=PLACES)) as client:
+    async with service.client(limits=httpx2.Limits(max_connections=PLACES)) as client:
         tasks = [asyncio.create_task(send_request(client, "counted", stream=True)) for _ in range(PLACES)]
         await wait_until(lambda: sum(len(engine.requests) for engine in fleet) == PLACES)
         opened.set()

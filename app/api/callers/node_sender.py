@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network
 
-import httpx
+import httpx2
 from msgspec import Struct
 
 from app.gateway.fleet.fleet import Fleet
@@ -47,11 +47,11 @@ async def check_address(fleet: Fleet, text: str, sender: NodeSender, allowed: Se
     """
     text = text.replace("//:::", "//[::]:", 1)  # as LMDeploy writes the address of a server that listens on ::
     try:
-        url = httpx.URL(text[:MAX_URL_CHARS].rstrip("/"))
+        url = httpx2.URL(text[:MAX_URL_CHARS].rstrip("/"))
         valid = url.scheme in ("http", "https") and url.host and not (url.userinfo or url.query or url.fragment)
         port = url.port or (443 if url.scheme == "https" else 80)
-    except (httpx.InvalidURL, ValueError):
-        valid, url, port = False, httpx.URL(), 0
+    except (httpx2.InvalidURL, ValueError):
+        valid, url, port = False, httpx2.URL(), 0
     if not valid or len(text) > MAX_URL_CHARS:
         raise InvalidRequest(f"`url` must be like http://10.0.0.5:23333, not {text!r:.100}.", param="url")
     host = url.host

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import httpx
+import httpx2
 import msgspec
 from litestar import Request, Response, Router, get, post
 from msgspec import Struct
@@ -234,10 +234,10 @@ def _check_models(models: Sequence[str]) -> tuple[str, ...]:
 
 async def _list_models(fleet: Fleet, address: str) -> list[str]:
     """The models that a node serves, for one that does not say so. Raises InvalidRequest."""
-    request = httpx.Request("GET", f"{address}{probing.MODELS_PATH}", extensions={"timeout": _PROBE_TIMEOUT})
+    request = httpx2.Request("GET", f"{address}{probing.MODELS_PATH}", extensions={"timeout": _PROBE_TIMEOUT})
     try:
         response = await send_probe(fleet.transport, request)
-    except httpx.TransportError as fault:
+    except httpx2.TransportError as fault:
         raise InvalidRequest(f"{address} does not answer ({type(fault).__name__}), and `status.models` is empty.", param="url") from None
     models = probing.identify_engine({probing.MODELS_PATH: response}).models if response.status == 200 else None
     if not models:
@@ -275,13 +275,13 @@ async def _terminate(fleet: Fleet, taken: Sequence[tuple[str, str]]) -> list[str
     endpoints = [fleet.table.endpoints.get(each) for each in taken]
     failures: list[str] = []
     for (_, address), endpoint in zip(taken, endpoints, strict=True):
-        request = httpx.Request("GET", f"{address}/terminate", extensions={"timeout": _PROBE_TIMEOUT})
+        request = httpx2.Request("GET", f"{address}/terminate", extensions={"timeout": _PROBE_TIMEOUT})
         if endpoint is not None:
             request = endpoint.probe_request("/terminate")
         try:
             response = await send_probe(fleet.transport, request)
             if response.status != 200:
                 failures.append(f"{address}: status {response.status}")
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             failures.append(f"{address}: {type(fault).__name__}")
     return failures

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
-import httpx
+import httpx2
 import msgspec
 from joserfc.errors import JoseError
 from joserfc.jwk import Key, import_key
@@ -86,7 +86,7 @@ class _KeySet(Struct, frozen=True):
 class Issuer:
     """The issuer of the settings. Its methods raise Unavailable if it cannot be reached, InvalidUpstreamResponse for an odd answer."""
 
-    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport) -> None:
+    def __init__(self, settings: Settings, transport: httpx2.AsyncBaseTransport) -> None:
         self._settings = settings
         self._transport = transport
         self._lock = asyncio.Lock()
@@ -241,7 +241,7 @@ class Issuer:
             secret_fields, authorization = self._client_authentication()
             headers |= {"content-type": "application/x-www-form-urlencoded", **authorization}
             content = urlencode({**form, "client_id": self._settings.oidc_client_id, **secret_fields}).encode()
-        request = httpx.Request(method, url, headers=headers, content=content, extensions={"timeout": _TIMEOUT})
+        request = httpx2.Request(method, url, headers=headers, content=content, extensions={"timeout": _TIMEOUT})
         try:
             response = await self._transport.handle_async_request(request)
             try:
@@ -250,7 +250,7 @@ class Issuer:
                 await response.aclose()
         except ResponseTooLarge:
             raise InvalidUpstreamResponse(f"The issuer's answer is larger than {_MAX_BYTES:,} bytes.") from None
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             log.warning("the issuer cannot be reached", extra={"fault": repr(fault)})
             # Whoever signs in learns no addresses of this network, such as a proxy's.
             raise Unavailable("The issuer cannot be reached.", retry_after_s=5) from fault
@@ -271,8 +271,8 @@ class Issuer:
         """Raises InvalidUpstreamResponse for an endpoint that would be spoken to in the clear, or is no address."""
         secure = ("https://",) if self._settings.oidc_issuer.startswith("https:") else ("https://", "http://")
         try:
-            is_valid = endpoint.startswith(secure) and bool(httpx.URL(endpoint).host)
-        except httpx.InvalidURL:
+            is_valid = endpoint.startswith(secure) and bool(httpx2.URL(endpoint).host)
+        except httpx2.InvalidURL:
             is_valid = False
         if not is_valid:
             raise InvalidUpstreamResponse("The issuer's discovery document names an endpoint that is no https address.")

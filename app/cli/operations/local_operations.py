@@ -18,7 +18,7 @@ _PARTS: Mapping[str, Callable[[Settings], Any]] = {
     "output_tokens": lambda settings: settings.limits_output_tokens,
     "focus_days": lambda settings: 36_600,  # of a command: no gateway's loop is held up
     "group_roles": configured_group_roles,
-    # imported where they are needed: with them come cryptography and httpx, or redis
+    # imported where they are needed: with them come cryptography and httpx2, or redis
     "vault": lambda settings: _open_vault(settings),
     "counts": lambda settings: _open_counts(settings),
 }

@@ -8,7 +8,7 @@ EndpointAttempts               the credentials of one endpoint (endpoint_attempt
 
 import asyncio
 
-import httpx
+import httpx2
 from msgspec.structs import replace
 
 from app.domain.routing import Target
@@ -48,7 +48,7 @@ class Attempts:
         fleet: Fleet,
         limits: Limits,
         checks: ConstraintChecks,
-        transport: httpx.AsyncBaseTransport,
+        transport: httpx2.AsyncBaseTransport,
         large_requests: LargeRequests,
         target_queues: TargetQueues,
     ) -> None:

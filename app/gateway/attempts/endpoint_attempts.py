@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Protocol
 
-import httpx
+import httpx2
 
 from app.domain.exchange import Attempt
 from app.domain.routing import Target
@@ -67,7 +67,7 @@ class EndpointAttempts:
     """
 
     def __init__(
-        self, settings: Settings, checks: ConstraintChecks, transport: httpx.AsyncBaseTransport, large_requests: LargeRequests
+        self, settings: Settings, checks: ConstraintChecks, transport: httpx2.AsyncBaseTransport, large_requests: LargeRequests
     ) -> None:
         self._client = UpstreamClient(settings, checks, transport, large_requests)
         self._abort_sender = AbortSender(transport)

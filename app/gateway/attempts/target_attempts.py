@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import Sequence
 
-import httpx
+import httpx2
 
 from app.gateway.attempts.attempt_failures import Rank
 from app.gateway.attempts.endpoint_attempts import MAX_ATTEMPTS, EndpointAttempts
@@ -61,7 +61,7 @@ class TargetAttempts:
         settings: Settings,
         fleet: Fleet,
         checks: ConstraintChecks,
-        transport: httpx.AsyncBaseTransport,
+        transport: httpx2.AsyncBaseTransport,
         large_requests: LargeRequests,
         target_queues: TargetQueues,
     ) -> None:

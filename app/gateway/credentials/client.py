@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Mapping
 
-import httpx
+import httpx2
 
 from app.gateway.credentials.cooldown import Cooldown
 from app.gateway.credentials.request_template import RequestTemplate, RequestTemplateKey
@@ -61,22 +61,22 @@ class CredentialClient:
 
     # Requests
 
-    def try_build_request(self, template_key: RequestTemplateKey, body: bytes, timeout: Mapping[str, float]) -> httpx.Request | None:
+    def try_build_request(self, template_key: RequestTemplateKey, body: bytes, timeout: Mapping[str, float]) -> httpx2.Request | None:
         """The request, for the usual case that needs no coroutine; None: await build_request(), as it has no template or must be signed."""
         template = self._templates.get(template_key)
         return None if template is None or self._signer is not None else template.build_request(body, timeout)
 
     async def build_request(
         self, provider: Provider, base_url: str, template_key: RequestTemplateKey, body: bytes, timeout: Mapping[str, float]
-    ) -> httpx.Request:
-        """The request. Raises CredentialError if the credential cannot be read, httpx.TransportError if its token cannot be fetched."""
+    ) -> httpx2.Request:
+        """The request. Raises CredentialError if the credential cannot be read, httpx2.TransportError if its token cannot be fetched."""
         template = self._templates.get(template_key) or self._make_template(provider, base_url, template_key)
         if self._signer is not None:
             signature_headers = await _with_timeout(
                 self._signer.sign(UnsignedRequest("POST", template.url, template.headers, body)), timeout
             )
             self._remember_tokens(signature_headers)
-            return httpx.Request(
+            return httpx2.Request(
                 "POST", template.url, headers=[*template.headers, *signature_headers], content=body, extensions={"timeout": timeout}
             )
         return template.build_request(body, timeout)
@@ -178,9 +178,9 @@ class CredentialClient:
 
 
 async def _with_timeout(signing: Awaitable[list[Header]], timeout: Mapping[str, float]) -> list[Header]:
-    """Raises httpx.ReadTimeout."""
+    """Raises httpx2.ReadTimeout."""
     try:
         async with asyncio.timeout(min(_MAX_FETCH_S, timeout.get("total", _MAX_FETCH_S))):
             return await signing
     except TimeoutError:
-        raise httpx.ReadTimeout("No token in time") from None
+        raise httpx2.ReadTimeout("No token in time") from None

@@ -6,7 +6,7 @@ read 2026-11. So a limit on one model says nothing about another.
 
 import time
 
-import httpx
+import httpx2
 
 from providers.canonical.rate_limit_headers import RateLimits, read_rate_limits
 
@@ -27,7 +27,7 @@ class _ModelCooldown:
         self.until = 0.0
         self.decided_at = 0.0
         # of the host's last response, with the time it came; parsed only when needed
-        self.unread_headers: tuple[httpx.Headers, float] | None = None
+        self.unread_headers: tuple[httpx2.Headers, float] | None = None
         self._rate_limits: RateLimits | None = None
 
     @property
@@ -61,7 +61,7 @@ class Cooldown:
         """The end of each model's cooldown, and the rate limits that the host reported last, None if it reported none."""
         return {model: (model_cooldown.until, model_cooldown.rate_limits) for model, model_cooldown in self._model_cooldowns.items()}
 
-    def record_headers(self, model: str, headers: httpx.Headers) -> None:
+    def record_headers(self, model: str, headers: httpx2.Headers) -> None:
         """Keeps a response's headers, which may report the rate limits that are left."""
         self._model_cooldown(model).unread_headers = headers, time.monotonic()
 

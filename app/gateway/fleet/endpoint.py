@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Literal
 
-import httpx
+import httpx2
 
 from app.domain.routing import ProviderConfig
 from app.gateway.credentials.client import CredentialClient
@@ -89,38 +89,38 @@ class Endpoint:
 
     def build_request(
         self,
-        url: httpx.URL,
+        url: httpx2.URL,
         body: bytes,
         method: str = "POST",
         timeout: Mapping[str, float] = PROBE_TIMEOUT,
         credential_client: CredentialClient | None = None,
-    ) -> httpx.Request:
+    ) -> httpx2.Request:
         """A request that is not an inference (a probe, an operation, an abort). Raises credentials.CredentialError.
 
         Where `credential_client` is None, it is the first of the gateway's own credentials.
         """
         sender = credential_client or self._gateway_credential
         headers = sender.headers(self.provider) if sender else []
-        return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": timeout})
+        return httpx2.Request(method, url, headers=headers, content=body, extensions={"timeout": timeout})
 
-    def probe_request(self, path: str) -> httpx.Request:
+    def probe_request(self, path: str) -> httpx2.Request:
         """A GET with the credential, or without if it cannot be read: some engines list models only to those who may use them."""
-        url = httpx.URL(server_root(self.base_url) + path)
+        url = httpx2.URL(server_root(self.base_url) + path)
         try:
             return self.build_request(url, b"", "GET")
         except credentials.CredentialError:
-            return httpx.Request(
+            return httpx2.Request(
                 "GET", url, headers=[("accept-encoding", "identity"), ("user-agent", "narthex")], extensions={"timeout": PROBE_TIMEOUT}
             )
 
-    def empty_request(self) -> httpx.Request:
+    def empty_request(self) -> httpx2.Request:
         """A request of the API that the provider speaks there, without any content: whoever has that API refuses it in its own words."""
         url = self.provider.url(self.base_url, self.dialects[0], "", False)
         try:
-            return self.build_request(httpx.URL(url), b"{}")
+            return self.build_request(httpx2.URL(url), b"{}")
         except credentials.CredentialError:
             headers = [("content-type", "application/json"), ("accept-encoding", "identity"), ("user-agent", "narthex")]
-            return httpx.Request("POST", url, headers=headers, content=b"{}", extensions={"timeout": PROBE_TIMEOUT})
+            return httpx2.Request("POST", url, headers=headers, content=b"{}", extensions={"timeout": PROBE_TIMEOUT})
 
     @property
     def is_for_callers_credentials(self) -> bool:

@@ -7,7 +7,7 @@ import itertools
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 
-import httpx
+import httpx2
 
 from app.domain.routing import Node, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
@@ -35,7 +35,7 @@ class Fleet:
     the table by which it was planned.
     """
 
-    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport, vault: Vault | None = None) -> None:
+    def __init__(self, settings: Settings, transport: httpx2.AsyncBaseTransport, vault: Vault | None = None) -> None:
         self._settings = settings
         self.address_guard = settings.address_guard
         self.transport = transport
@@ -176,7 +176,7 @@ class Fleet:
                 if self.table is table:  # else another configuration came meanwhile, whose names are resolved in the next round
                     self.swap(prepared)
 
-    async def _fetch_token(self, request: httpx.Request) -> tuple[int, bytes]:
+    async def _fetch_token(self, request: httpx2.Request) -> tuple[int, bytes]:
         """Sends a credential's request for a token: status and body."""
         response = await send_probe(self.transport, request)
         return response.status, response.body

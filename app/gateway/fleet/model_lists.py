@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 
-import httpx
+import httpx2
 
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
@@ -63,7 +63,7 @@ class ModelLists:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 pages = await self._read_pages(endpoint)
-        except (httpx.TransportError, CredentialError, ResponseTooLarge, TimeoutError, ValueError) as fault:
+        except (httpx2.TransportError, CredentialError, ResponseTooLarge, TimeoutError, ValueError) as fault:
             log.info("a host's list of models cannot be had", extra={**about, "fault": endpoint.secret_mask.mask(repr(fault))})
             return False
         overruled = provider.apply_model_list(pages)
@@ -76,7 +76,7 @@ class ModelLists:
         pages: list[bytes] = []
         path = endpoint.provider.model_list_path
         while path is not None and len(pages) < _MAX_PAGES:
-            url = httpx.URL(server_root(endpoint.base_url) + path)
+            url = httpx2.URL(server_root(endpoint.base_url) + path)
             response = await send_probe(self._fleet.transport, endpoint.build_request(url, b"", "GET"))
             if response.status != 200:
                 raise ValueError(f"the status is {response.status}")

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
-import httpx
+import httpx2
 
 from providers.transport.resolver import Resolver, look_up
 
@@ -45,10 +45,10 @@ async def _resolve(resolver: Resolver, name: str, known: tuple[str, ...]) -> tup
         return known
 
 
-def _url_of(name: str) -> httpx.URL:
-    return httpx.URL(name.removeprefix(PREFIX))
+def _url_of(name: str) -> httpx2.URL:
+    return httpx2.URL(name.removeprefix(PREFIX))
 
 
-def _addresses(url: httpx.URL, hosts: Iterable[str]) -> tuple[str, ...]:
+def _addresses(url: httpx2.URL, hosts: Iterable[str]) -> tuple[str, ...]:
     """Returns the addresses in an order of their own, as that of the name server differs with each answer."""
     return tuple(str(url.copy_with(host=host)) for host in sorted(set(hosts))[:_MAX_ADDRESSES])

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Struct
 
@@ -56,7 +56,7 @@ class PlannedOperation(Struct, frozen=True):
     refused: Sequence[OperationResult]
 
 
-class _UnrepeatableBody(httpx.AsyncByteStream):
+class _UnrepeatableBody(httpx2.AsyncByteStream):
     """A body that the transport cannot send again, so that no operation runs twice."""
 
     def __init__(self, body: bytes) -> None:
@@ -147,14 +147,14 @@ class Operations:
             return _failed_result(endpoint, error)
         except CredentialError as fault:
             return _failed_result(endpoint, Unreachable(str(fault)))
-        except httpx.TimeoutException as fault:
+        except httpx2.TimeoutException as fault:
             return _failed_result(endpoint, TimedOut(f"{endpoint.base_url} did not respond in time: {fault}."))
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             return _failed_result(endpoint, Unreachable(f"{endpoint.base_url} could not be reached: {fault or type(fault).__name__}."))
 
     async def _try_paths(self, endpoint: Endpoint, operation: Operation, engine_call: OperationCall) -> tuple[int, Any]:
         """Status and body of the first path that the engine has. Raises the engine's error, or OperationNotSupported."""
-        status, headers, body = 404, httpx.Headers(), b""
+        status, headers, body = 404, httpx2.Headers(), b""
         for path in engine_call.paths:
             status, headers, body = await self._send(endpoint, path, engine_call)
             if not _is_no_route(status, body):
@@ -168,9 +168,9 @@ class Operations:
             raise OperationNotSupported(f"{endpoint.base_url} ({endpoint.provider.name}) does not offer this: {missing}.")
         raise endpoint.provider.read_error(status, headers, body)
 
-    async def _send(self, endpoint: Endpoint, path: str, engine_call: OperationCall) -> tuple[int, httpx.Headers, bytes]:
+    async def _send(self, endpoint: Endpoint, path: str, engine_call: OperationCall) -> tuple[int, httpx2.Headers, bytes]:
         request = endpoint.build_request(
-            httpx.URL(server_root(endpoint.base_url) + path), engine_call.body, engine_call.method, self._timeouts[engine_call.method]
+            httpx2.URL(server_root(endpoint.base_url) + path), engine_call.body, engine_call.method, self._timeouts[engine_call.method]
         )
         request.headers["content-length"] = str(len(engine_call.body))
         request.stream = _UnrepeatableBody(engine_call.body)

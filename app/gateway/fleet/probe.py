@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Collection, Mapping
 
-import httpx
+import httpx2
 
 from app.gateway.fleet.endpoint import Endpoint, Health
 from app.process.background_tasks import BackgroundTask
@@ -34,7 +34,7 @@ class Prober:
     watch() replaces the endpoints and starts a round at once. Hosted providers are never probed.
     """
 
-    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport) -> None:
+    def __init__(self, settings: Settings, transport: httpx2.AsyncBaseTransport) -> None:
         self._settings = settings
         self._transport = transport
         self._endpoints: Collection[Endpoint] = ()
@@ -111,7 +111,7 @@ class Prober:
                 load = read_engine_load(page.body, probe.load_metrics)
             if load is None and page.status < 500:
                 endpoint.metrics_missing_at = endpoint.learned_at  # until it is recognised anew
-        except httpx.TransportError:
+        except httpx2.TransportError:
             pass  # its probe shows it
         endpoint.load.note_engine_load(load)
 
@@ -126,7 +126,7 @@ class Prober:
     async def _probe_safely(self, endpoint: Endpoint) -> None:
         try:
             await self._probe(endpoint)
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             if endpoint.health != "unreachable":
                 masked = endpoint.secret_mask.mask(repr(fault))
                 log.warning("an endpoint cannot be reached", extra={"endpoint": endpoint.base_url, "fault": masked})
@@ -136,7 +136,7 @@ class Prober:
             log.error("an endpoint's response to its probe cannot be read", extra={"endpoint": endpoint.base_url, "traceback": masked})
 
     async def _probe(self, endpoint: Endpoint) -> None:
-        """Lists the models, recognises the engine where it may have changed, and checks its health. Raises httpx.TransportError.
+        """Lists the models, recognises the engine where it may have changed, and checks its health. Raises httpx2.TransportError.
 
         The models come first: they show whether the engine is still the same one, and a health check that is cheap for one engine
         runs a generation on another.
@@ -187,7 +187,7 @@ class Prober:
     async def _get_if_there(self, endpoint: Endpoint, path: str) -> ProbeResponse:
         try:
             return await self._get(endpoint, path)
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return ProbeResponse(0, b"")
 
     async def _get(self, endpoint: Endpoint, path: str) -> ProbeResponse:
@@ -198,7 +198,7 @@ class Prober:
         endpoint.breaker.open_for(max(self._settings.breaker_open_s, 2 * self._settings.probe_interval_s))
 
 
-async def send_probe(transport: httpx.AsyncBaseTransport, request: httpx.Request) -> ProbeResponse:
+async def send_probe(transport: httpx2.AsyncBaseTransport, request: httpx2.Request) -> ProbeResponse:
     """The status and the body, which is empty if it is too large to be a probe's."""
     response = await transport.handle_async_request(request)
     try:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import httpx
+import httpx2
 
 from app.gateway.media.media_type import detect_media_type
 from app.gateway.media.public_addresses import public_address
@@ -55,7 +55,7 @@ class MediaFetcher:
     """Fetches media for one worker. `resolve_host` gives the addresses of a host; it raises OSError or UnicodeError if there is none."""
 
     def __init__(
-        self, settings: Settings, transport: httpx.AsyncBaseTransport | None = None, resolve_host: ResolveHost | None = None
+        self, settings: Settings, transport: httpx2.AsyncBaseTransport | None = None, resolve_host: ResolveHost | None = None
     ) -> None:
         self._settings = settings
         self._transport = Transport() if transport is None else transport
@@ -98,7 +98,7 @@ class MediaFetcher:
             why = f"it took longer than {self._settings.media_timeout_s:g} seconds"
         except _FetchError as refused:
             why = str(refused)
-        except httpx.TransportError:
+        except httpx2.TransportError:
             why = "the response ended early, or is not HTTP"
         raise InvalidRequest(f"The media at {_printable_url(url)} cannot be fetched: {why}.")
 
@@ -114,7 +114,7 @@ class MediaFetcher:
                 await response.aclose()
         raise _FetchError(f"it redirects more than {self._settings.media_redirects} times")
 
-    async def _get(self, url: httpx.URL) -> httpx.Response:
+    async def _get(self, url: httpx2.URL) -> httpx2.Response:
         """The response of one hop. The transport connects to the checked address, never to the name."""
         host = url.raw_host.decode("ascii")
         headers = [
@@ -128,10 +128,10 @@ class MediaFetcher:
         extensions = {"sni_hostname": host.removesuffix("."), "timeout": {"connect": self._settings.connect_timeout_s}}
         for address in (await self._addresses(host, url.port or _DEFAULT_PORTS[url.scheme]))[:_MAX_ADDRESSES]:
             address_url = url.copy_with(host=address)
-            request = httpx.Request("GET", address_url, headers=headers, stream=httpx.ByteStream(b""), extensions=extensions)
+            request = httpx2.Request("GET", address_url, headers=headers, stream=httpx2.ByteStream(b""), extensions=extensions)
             try:
                 return await self._transport.handle_async_request(request)
-            except (httpx.ConnectError, httpx.ConnectTimeout):
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 continue
         raise _FetchError("no server responds there, or its TLS certificate is not trusted")
 
@@ -145,7 +145,7 @@ class MediaFetcher:
             raise _FetchError(_NO_PUBLIC_ADDRESS)
         return allowed
 
-    async def _read(self, response: httpx.Response, budget: "_FetchBudget") -> Inline:
+    async def _read(self, response: httpx2.Response, budget: "_FetchBudget") -> Inline:
         max_bytes = self._settings.media_max_bytes
         too_large = f"it is larger than {max_bytes} bytes"
         if response.status_code != 200:
@@ -195,11 +195,11 @@ class _FetchError(Exception):
     """Why a URL cannot be fetched, as the caller reads it."""
 
 
-def _parse_url(text: str) -> httpx.URL:
+def _parse_url(text: str) -> httpx2.URL:
     """Raises _FetchError for URLs that are not fetched. Ports below 1024 other than 80 and 443 serve mail and other line protocols."""
     try:
-        url = httpx.URL(text)
-    except (httpx.InvalidURL, ValueError):
+        url = httpx2.URL(text)
+    except (httpx2.InvalidURL, ValueError):
         raise _FetchError("it is not a valid URL") from None
     if url.scheme not in _DEFAULT_PORTS:
         raise _FetchError("only http and https can be fetched")
@@ -212,14 +212,14 @@ def _parse_url(text: str) -> httpx.URL:
     return url
 
 
-def _redirect_target(url: httpx.URL, response: httpx.Response) -> httpx.URL:
+def _redirect_target(url: httpx2.URL, response: httpx2.Response) -> httpx2.URL:
     """The URL to which a response redirects, checked like the first one."""
     location = response.headers.get("location")
     if not location:
         raise _FetchError("it redirects without a location")
     try:
         target = _parse_url(str(url.join(location)))
-    except (httpx.InvalidURL, ValueError):
+    except (httpx2.InvalidURL, ValueError):
         raise _FetchError("it redirects to an invalid URL") from None
     if url.scheme == "https" and target.scheme == "http":
         raise _FetchError("it redirects from https to http")
@@ -229,8 +229,8 @@ def _redirect_target(url: httpx.URL, response: httpx.Response) -> httpx.URL:
 def _printable_url(text: str) -> str:
     """The URL without what may be secret in it: user, query, fragment, credentials."""
     try:
-        shown = str(httpx.URL(text).copy_with(userinfo=b"", query=None, fragment=None))
-    except (httpx.InvalidURL, ValueError):
+        shown = str(httpx2.URL(text).copy_with(userinfo=b"", query=None, fragment=None))
+    except (httpx2.InvalidURL, ValueError):
         shown = re.sub(r"//.*@", "//", re.split(r"[?#]", text, maxsplit=1)[0], flags=re.DOTALL)
     shown = mask_credentials("".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in shown[: 2 * _MAX_URL_CHARS]))
     return shown if len(shown) <= _MAX_URL_CHARS else shown[:_MAX_URL_CHARS] + "\N{HORIZONTAL ELLIPSIS}"

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import httpx
+import httpx2
 from msgspec import Raw
 
 from app.billing.cost import format_usd
@@ -106,7 +106,7 @@ async def relay_stream(
             break
         except UpstreamError as fault:
             error = fault
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             assert attempted.call is not None
             error = attempted.call.connection_error(fault)
         assert attempted.call is not None
@@ -128,7 +128,7 @@ async def relay_stream(
     await sink.end_stream(last)
     if relayed is not None and not (isinstance(relayed.blocks, ResponseStream) and relayed.blocks.response.complete):
         # The caller has the complete response: an error frame after it would be taken for a part of the next one.
-        with contextlib.suppress(TimeoutError, httpx.TransportError, UpstreamError):
+        with contextlib.suppress(TimeoutError, httpx2.TransportError, UpstreamError):
             async with asyncio.timeout(_END_OF_STREAM_S):
                 async for _ in relayed.blocks:
                     pass
@@ -146,7 +146,7 @@ async def _relay_blocks(
     mark: Callable[[bytes], bytes] | None,
     masked: MaskedStream | None,
 ) -> None:
-    """Relays blocks until the engine ends its stream. Raises UpstreamError and httpx.TransportError."""
+    """Relays blocks until the engine ends its stream. Raises UpstreamError and httpx2.TransportError."""
     editor, spool_record = response.editor, attempted.planned.spool_record
     if editor.done or editor.failure is not None:
         return

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Mapping
 
-import httpx
+import httpx2
 import msgspec
 
 from app.domain import uuid7
@@ -122,7 +122,7 @@ class _CredentialCheck:
                 self._credential_client.secret_mask.mask(str(fault)),
                 "env: is read from the environment of the process that checks." if _is_unset(self._credential_client.reference) else None,
             )
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             explanation = explain_connection_error(fault, self._endpoint.base_url)
         except UpstreamError as error:
             self._credential_client.mask_error(error)
@@ -147,7 +147,7 @@ class _CredentialCheck:
 
     async def _list_models(self) -> Explanation:
         endpoint = self._endpoint
-        url = httpx.URL(with_version_segment(endpoint.base_url) + MODELS_PATH.removeprefix("/v1"))
+        url = httpx2.URL(with_version_segment(endpoint.base_url) + MODELS_PATH.removeprefix("/v1"))
         body, _ = await self._send(endpoint.build_request(url, b"", "GET", _TIMEOUTS_S, self._credential_client))
         model_ids = read_model_ids(body)
         if model_ids is None:
@@ -187,8 +187,8 @@ class _CredentialCheck:
         request = DIALECTS[dialect].parse_request(raw)
         return SourceRequest(CallerTerms(DIALECTS[dialect], self._media, lambda field: True), request, raw)
 
-    async def _send(self, request: httpx.Request) -> tuple[bytes, httpx.Headers]:
-        """The response's body and headers. Raises UpstreamError for an error status, httpx.TransportError."""
+    async def _send(self, request: httpx2.Request) -> tuple[bytes, httpx2.Headers]:
+        """The response's body and headers. Raises UpstreamError for an error status, httpx2.TransportError."""
         started_at = time.monotonic()
         response = await self._transport.handle_async_request(request)
         body = await read_body(response)

@@ -4,7 +4,7 @@ import re
 import ssl
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 
 from app.gateway.provider_check.result import Explanation
 from providers.canonical.errors import CredentialRefused, Overloaded, QuotaExhausted, TimedOut, UpstreamError, UpstreamNotFound
@@ -23,9 +23,9 @@ _MODEL = re.compile(
 )
 
 
-def explain_connection_error(fault: httpx.TransportError, address: str) -> Explanation:
+def explain_connection_error(fault: httpx2.TransportError, address: str) -> Explanation:
     """Explains why there was no response."""
-    url = httpx.URL(address)
+    url = httpx2.URL(address)
     causes = list(_exception_chain(fault))
     for each in causes:
         if isinstance(each, AddressRefused):
@@ -56,7 +56,7 @@ def explain_connection_error(fault: httpx.TransportError, address: str) -> Expla
                 f"Nothing listens on {address}: the connection is refused.",
                 "Is it running, and is the port right?",
             )
-    if isinstance(fault, httpx.TimeoutException):
+    if isinstance(fault, httpx2.TimeoutException):
         return Explanation(
             "timed_out",
             f"{address} did not answer in time.",

@@ -1,6 +1,6 @@
 """GET /v1/models of an engine or host: reading the list, and whose list shows that a credential is valid."""
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Struct
 
@@ -29,9 +29,9 @@ def read_model_ids(body: bytes) -> frozenset[str] | None:
         return None
 
 
-async def read_body(response: httpx.Response) -> bytes:
-    """Reads the body until its end or until it exceeds 4 MiB, and closes the response. Raises httpx.TransportError."""
-    assert isinstance(response.stream, httpx.AsyncByteStream)
+async def read_body(response: httpx2.Response) -> bytes:
+    """Reads the body until its end or until it exceeds 4 MiB, and closes the response. Raises httpx2.TransportError."""
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
     body = b""
     try:
         async for block in response.stream:

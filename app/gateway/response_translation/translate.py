@@ -5,7 +5,7 @@ Each side may stream or not, independently of the other.
 
 from typing import cast
 
-import httpx
+import httpx2
 from msgspec.structs import replace
 
 from app.gateway.emulation.emulation import Emulation
@@ -23,7 +23,7 @@ from providers.engine_routes.route import Route
 from providers.engine_routes.route_binding import RouteBinding
 from providers.host_operation import HostOperation
 
-_NO_HEADERS = httpx.Headers()
+_NO_HEADERS = httpx2.Headers()
 
 
 def make_stream_editor(
@@ -65,7 +65,7 @@ def translate_response(
     caller_dialect: CallerDialect,
     target_dialect: TargetDialect,
     meta: ResponseMeta,
-    headers: httpx.Headers = _NO_HEADERS,
+    headers: httpx2.Headers = _NO_HEADERS,
     emulation: Emulation | None = None,
 ) -> OutboundResponse:
     """The engine's non-streaming response as the caller's.

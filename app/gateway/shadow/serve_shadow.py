@@ -7,7 +7,7 @@ no tools run at the host.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import httpx
+import httpx2
 from msgspec.structs import replace
 
 from app.domain.exchange import Origin, ShadowRecord
@@ -248,7 +248,7 @@ async def _read_stream(gateway: Gateway, draft: ShadowDraft, response: OutboundS
                 if editor.done or editor.failure is not None:
                     break
         last = editor.finish()
-    except httpx.TransportError as fault:
+    except httpx2.TransportError as fault:
         error = call.connection_error(fault)
         call.explain(error)
         raise error from None

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-import httpx
+import httpx2
 
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.fleet.endpoint import Endpoint
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 class AbortSender:
     """Sends aborts in the background, so that release() need not wait."""
 
-    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+    def __init__(self, transport: httpx2.AsyncBaseTransport) -> None:
         self._transport = transport
         self._sending: set[asyncio.Task[None]] = set()
 
@@ -33,9 +33,9 @@ class AbortSender:
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _send(self, request: httpx.Request) -> None:
+    async def _send(self, request: httpx2.Request) -> None:
         try:
             response = await self._transport.handle_async_request(request)
             await response_stream(response).aclose()
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             log.info("an engine could not be told to stop a request", extra={"url": str(request.url), "fault": repr(fault)})

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 
 from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.upstream.content_coding import CODINGS, decode_blocks
@@ -18,7 +18,7 @@ _STREAM_CONTENT_TYPES = (b"text/event-stream", b"application/x-ndjson", b"applic
 _EVENT_STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":", BOM + b"data:", BOM + b"event:")
 
 
-async def read_body(response: httpx.Response, limit_bytes: int, coding: bytes = b"") -> bytes:
+async def read_body(response: httpx2.Response, limit_bytes: int, coding: bytes = b"") -> bytes:
     """The whole body, decoded. Raises InvalidUpstreamResponse over the limit."""
     stream = response_stream(response)
     try:
@@ -32,14 +32,14 @@ async def read_body(response: httpx.Response, limit_bytes: int, coding: bytes = 
     return raw[len(BOM) :] if raw.startswith(BOM) else raw
 
 
-async def read_whole_body(response: httpx.Response, limit_bytes: int, coding: bytes, large_requests: TeamLargeRequests) -> bytes:
+async def read_whole_body(response: httpx2.Response, limit_bytes: int, coding: bytes, large_requests: TeamLargeRequests) -> bytes:
     """The whole body, whose numbers may be decoded. Raises InvalidUpstreamResponse if it is too large, or takes too long to decode."""
     raw = await read_body(response, limit_bytes, coding)
     await large_requests.run_on_body(raw, check_response_numbers, [raw])
     return raw
 
 
-async def read_error_body(response: httpx.Response, limit_bytes: int) -> bytes:
+async def read_error_body(response: httpx2.Response, limit_bytes: int) -> bytes:
     """The body of an error, which is read as it is where its encoding is unknown."""
     try:
         coding = content_kind(response, False)[1]
@@ -48,11 +48,11 @@ async def read_error_body(response: httpx.Response, limit_bytes: int) -> bytes:
     return await read_body(response, limit_bytes, coding)
 
 
-def content_kind(response: httpx.Response, stream_requested: bool) -> tuple[bool, bytes]:
+def content_kind(response: httpx2.Response, stream_requested: bool) -> tuple[bool, bytes]:
     """Whether the body is a stream, by its content type, or by what was requested where that does not tell; and the content encoding that
     is to be decoded, b"" if there is none.
 
-    Raises InvalidUpstreamResponse for an encoding that is not decoded. Reads the headers as received: a look-up in httpx.Headers guesses
+    Raises InvalidUpstreamResponse for an encoding that is not decoded. Reads the headers as received: a look-up in httpx2.Headers guesses
     an encoding first.
     """
     content_type = coding = b""
@@ -76,7 +76,7 @@ def is_event_stream(raw: bytes) -> bool:
     return raw.startswith(_EVENT_STREAM_STARTS)
 
 
-def iter_blocks(response: httpx.Response, unwrapping: StreamUnwrapper | None, coding: bytes, limit_bytes: int) -> AsyncIterator[bytes]:
+def iter_blocks(response: httpx2.Response, unwrapping: StreamUnwrapper | None, coding: bytes, limit_bytes: int) -> AsyncIterator[bytes]:
     """The body as it arrives, decoded, and unwrapped from the frames that a host puts around it. `limit_bytes` bounds a decoded body."""
     blocks = aiter(response_stream(response))
     if coding:
@@ -94,6 +94,6 @@ async def _unwrap(blocks: AsyncIterator[bytes], unwrapping: StreamUnwrapper) -> 
         yield inner
 
 
-def response_stream(response: httpx.Response) -> ResponseStream:
+def response_stream(response: httpx2.Response) -> ResponseStream:
     assert isinstance(response.stream, ResponseStream)
     return response.stream

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import httpx
+import httpx2
 from msgspec.structs import replace
 
 from app.gateway.credentials.client import CredentialClient
@@ -54,7 +54,7 @@ class UpstreamCall:
         self.credential_client = credential_client
         self.model = model  # as the host names it
         self.is_shadow = is_shadow
-        self.response: httpx.Response | None = None
+        self.response: httpx2.Response | None = None
         self.streamed = streamed  # whether a stream was requested
         self.extensions: Mapping[str, Any] = {}  # those of the newest request, in which the transport notes that it was sent
         self._broken_by_engine = False
@@ -119,7 +119,7 @@ class UpstreamCall:
         """Sets what release() calls to end what reads the parts."""
         self._close = close
 
-    def try_build_request(self, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]) -> httpx.Request | None:
+    def try_build_request(self, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]) -> httpx2.Request | None:
         """The request, if it was prepared by one before; None: build_request() makes it."""
         template_key = RequestTemplateKey(translated.dialect.name, translated.model, translated.stream, translated.betas)
         request = self.credential_client.try_build_request(template_key, body, timeout)
@@ -127,13 +127,13 @@ class UpstreamCall:
             _add_lines(request, added_lines)
         return request
 
-    async def build_request(self, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]) -> httpx.Request:
+    async def build_request(self, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]) -> httpx2.Request:
         """Raises CredentialError, TokenUnavailable."""
         endpoint = self.endpoint
         template_key = RequestTemplateKey(translated.dialect.name, translated.model, translated.stream, translated.betas)
         try:
             request = await self.credential_client.build_request(endpoint.provider, endpoint.base_url, template_key, body, timeout)
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             mask = self.credential_client.secret_mask.mask
             log.info("no token for a credential", extra={"provider": endpoint.provider.configured_as, "fault": mask(repr(fault))})
             raise TokenUnavailable(
@@ -217,10 +217,10 @@ class UpstreamCall:
             f" `narthex providers test {provider_name}`."
         )
 
-    def connection_error(self, fault: httpx.TransportError) -> UpstreamError:
+    def connection_error(self, fault: httpx2.TransportError) -> UpstreamError:
         """The error for a failed connection: it names the provider; the address is for the log only."""
         provider_name, address = self.endpoint.provider.configured_as, self.endpoint.base_url
-        self._broken_by_engine = not isinstance(fault, httpx.TimeoutException)
+        self._broken_by_engine = not isinstance(fault, httpx2.TimeoutException)
         log.info(
             "a connection to an engine failed",
             extra={"provider": provider_name, "endpoint": address, "fault": self.credential_client.secret_mask.mask(repr(fault))},
@@ -228,19 +228,19 @@ class UpstreamCall:
         if isinstance(fault.__cause__, AddressRefused):
             return Unreachable(f"The address of {provider_name} is one that this gateway does not call; its operator can see why.")
         match fault:
-            case httpx.ConnectTimeout() | httpx.PoolTimeout():
+            case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
                 return TimedOut(f"No connection to {provider_name} could be made in time.")
-            case httpx.TimeoutException():
+            case httpx2.TimeoutException():
                 return TimedOut(f"{provider_name} did not answer in time.")
-            case httpx.ConnectError():
+            case httpx2.ConnectError():
                 return Unreachable(f"{provider_name} cannot be reached.")
-            case httpx.RemoteProtocolError():
+            case httpx2.RemoteProtocolError():
                 return StreamTruncated(f"{provider_name} broke off, or did not speak HTTP.")
             case _:
                 return Unreachable(f"The connection to {provider_name} broke.")
 
 
-def _add_lines(request: httpx.Request, lines: bytes) -> None:
+def _add_lines(request: httpx2.Request, lines: bytes) -> None:
     """Adds header lines to a request, whose head may be shared with others, or be signed: no signature covers these."""
     if "shared_head" in request.extensions:
         request.extensions = {**request.extensions, "added_lines": lines}

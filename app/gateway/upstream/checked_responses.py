@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 
 from app.gateway.emulation.response_trimmer import trim_response
 from app.gateway.large_body.large_requests import TeamLargeRequests
@@ -35,7 +35,7 @@ class CheckedResponses:
 
     async def validate(
         self,
-        response: httpx.Response,
+        response: httpx2.Response,
         blocks: AsyncIterator[bytes] | None,
         coding: bytes,
         translated: TranslatedRequest,

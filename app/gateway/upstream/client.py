@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 from msgspec.structs import replace
 
 from app.gateway.large_body.body_size import SMALL_BYTES
@@ -33,7 +33,7 @@ class UpstreamClient:
     """
 
     def __init__(
-        self, settings: Settings, checks: ConstraintChecks, transport: httpx.AsyncBaseTransport, large_requests: LargeRequests
+        self, settings: Settings, checks: ConstraintChecks, transport: httpx2.AsyncBaseTransport, large_requests: LargeRequests
     ) -> None:
         self._large_requests = large_requests
         self._max_bytes = settings.max_reply_bytes
@@ -61,13 +61,13 @@ class UpstreamClient:
             raise await self._engines.diagnose_empty_stream(call, translated) or fault from None
         except CredentialError as fault:
             raise call.credential_error(fault) from None
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             raise call.connection_error(fault) from fault
 
     async def _translate(
         self,
         call: UpstreamCall,
-        response: httpx.Response,
+        response: httpx2.Response,
         translated: TranslatedRequest,
         source: SourceRequest,
         meta: ResponseMeta,

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.upstream.body import content_kind, is_event_stream, iter_blocks, read_error_body, response_stream
@@ -20,11 +20,11 @@ _MAX_ERROR_BODY_BYTES = 1024 * 1024
 class EngineRequests:
     """Sends requests to engines through `transport`. A response may have `max_bytes`."""
 
-    def __init__(self, transport: httpx.AsyncBaseTransport, max_bytes: int) -> None:
+    def __init__(self, transport: httpx2.AsyncBaseTransport, max_bytes: int) -> None:
         self._transport = transport
         self._max_bytes = max_bytes
 
-    async def send(self, call: UpstreamCall, translated: TranslatedRequest) -> httpx.Response:
+    async def send(self, call: UpstreamCall, translated: TranslatedRequest) -> httpx2.Response:
         """The engine's response, not read yet. Raises the error that it is."""
         provider, body = call.endpoint.provider, translated.raw
         timeout = call.timeouts.stream if translated.stream else call.timeouts.response
@@ -48,7 +48,7 @@ class EngineRequests:
             request = await call.build_request(translated, body, timeout)
 
     async def open_body(
-        self, call: UpstreamCall, response: httpx.Response, translated: TranslatedRequest
+        self, call: UpstreamCall, response: httpx2.Response, translated: TranslatedRequest
     ) -> tuple[AsyncIterator[bytes] | None, bytes]:
         """The blocks of a stream, None for a response that is not streamed; and the content encoding of such a one."""
         streamed, coding = content_kind(response, translated.stream)
@@ -71,12 +71,12 @@ class EngineRequests:
             request = await call.build_request(translated, raw, call.timeouts.stream)
             diagnosis = await self._transport.handle_async_request(request)
             body = call.credential_client.secret_mask.mask_bytes(await _read_error_body(diagnosis))
-        except (httpx.TransportError, TokenUnavailable, CredentialError, InvalidUpstreamResponse):
+        except (httpx2.TransportError, TokenUnavailable, CredentialError, InvalidUpstreamResponse):
             return None
         return provider.read_error(diagnosis.status_code, diagnosis.headers, body) if diagnosis.status_code >= 300 else None
 
 
-async def _read_error(call: UpstreamCall, response: httpx.Response, translated: TranslatedRequest) -> UpstreamError:
+async def _read_error(call: UpstreamCall, response: httpx2.Response, translated: TranslatedRequest) -> UpstreamError:
     provider = call.endpoint.provider
     body = call.credential_client.secret_mask.mask_bytes(await _read_error_body(response))
     error = provider.read_error(response.status_code, response.headers, body)
@@ -85,7 +85,7 @@ async def _read_error(call: UpstreamCall, response: httpx.Response, translated: 
     return explain_missing_api(error, response.headers.get("content-type", ""), provider.configured_as)
 
 
-async def _read_error_body(response: httpx.Response) -> bytes:
+async def _read_error_body(response: httpx2.Response) -> bytes:
     """The part of an error's body that is read as one. Cut before it is masked: the texts of an error are far from the cut.
 
     Empty for a body beyond all bounds, which repeats the request: the status says what kind of error it is.

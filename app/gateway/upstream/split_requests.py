@@ -5,7 +5,7 @@ import contextlib
 import functools
 from collections.abc import AsyncGenerator
 
-import httpx
+import httpx2
 from msgspec.structs import replace
 
 from app.gateway.emulation.response_trimmer import ResponseTrimmer, trim_response
@@ -162,7 +162,7 @@ async def _send_part(call: UpstreamCall, translated: TranslatedRequest, input_to
             yield part
         except CredentialError as fault:
             raise part.credential_error(fault) from None
-        except httpx.TransportError as fault:
+        except httpx2.TransportError as fault:
             raise part.connection_error(fault) from None
     except UpstreamError as error:
         call.note_failed_part(part, error)

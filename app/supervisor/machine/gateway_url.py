@@ -20,7 +20,7 @@ def reachable_admin_url(settings: Settings) -> str:
 
 
 def tls_verification(settings: Settings, url: str) -> ssl.SSLContext | bool:
-    """How a client of ours verifies the gateway at `url`: the `verify` of httpx.
+    """How a client of ours verifies the gateway at `url`: the `verify` of httpx2.
 
     False for an address of this machine: nothing of the traffic leaves it, and the certificate is for the name that callers use. For
     plain HTTP, too: anything else would load the certificate authorities for nothing, which takes 30 ms.
@@ -28,7 +28,7 @@ def tls_verification(settings: Settings, url: str) -> ssl.SSLContext | bool:
     parts = urlsplit(url)
     if parts.scheme != "https" or is_of_this_machine(parts.hostname or ""):
         return False
-    # Imported where a certificate is verified: with it comes httpx, which takes as long as all else that a command over REST does.
+    # Imported where a certificate is verified: with it comes httpx2, which takes as long as all else that a command over REST does.
     return importlib.import_module("providers.transport.tls").tls_context(settings.ca_bundle or None)
 
 

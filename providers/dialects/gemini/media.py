@@ -6,7 +6,7 @@ Sources: https://ai.google.dev/api/caching#Part, https://ai.google.dev/gemini-ap
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
+import httpx2
 
 from providers.canonical.chat import Audio, File, Image, Inline, Uploaded, Url
 from providers.drop_policy import DropPolicy
@@ -56,7 +56,7 @@ def is_google_url(url: str) -> bool:
 def media_type_of_url(url: str) -> str | None:
     """The media type of the file at a URL, by its extension. None if that is unknown."""
     try:
-        path = httpx.URL(url).path
-    except httpx.InvalidURL:
+        path = httpx2.URL(url).path
+    except httpx2.InvalidURL:
         return None
     return _TYPES_BY_EXTENSION.get(path.rpartition("/")[2].rpartition(".")[2].lower())

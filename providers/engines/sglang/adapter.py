@@ -9,7 +9,7 @@ Sources: SGLang 0.5.23, entrypoints/openai/protocol.py and serving_chat.py; docs
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-import httpx
+import httpx2
 import msgspec
 
 from providers import structured_output
@@ -119,12 +119,12 @@ class SGLang(OpenAICompatible):
         error = read_error(status, headers, body)
         return as_overload(error) if status == 408 else error
 
-    def abort_request(self, base_url: str, id: str) -> tuple[httpx.URL, bytes] | None:
+    def abort_request(self, base_url: str, id: str) -> tuple[httpx2.URL, bytes] | None:
         """Up to 0.5.2x requests ran to their last token after the connection closed (sgl-project/sglang#36333, #36475).
 
         Each of several prompts or choices in one request gets an id of its own there: those are stopped only by closing.
         """
-        return httpx.URL(server_root(base_url) + "/abort_request"), msgspec.json.encode({"rid": id})
+        return httpx2.URL(server_root(base_url) + "/abort_request"), msgspec.json.encode({"rid": id})
 
 
 def _adapt_chat_body(body: Body, drop_policy: DropPolicy) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any, ClassVar
 
-import httpx
+import httpx2
 
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.options import InvalidOption
@@ -57,14 +57,14 @@ class AwsHost(OpenAICompatible):
         """The base URL with the region, or with a stand-in that complete_url() replaces."""
         return _insert_region(base_url, REGION_PLACEHOLDER, self.region or _REGION_FROM_CREDENTIAL)
 
-    def check_credential_host(self, credential: str, url: httpx.URL) -> None:
+    def check_credential_host(self, credential: str, url: httpx2.URL) -> None:
         if is_ambient(credential) and not self._trusts_base_url and not _is_aws_host(url.host):
             raise CredentialError(
                 f"{self.configured_as} is at {url.host}, which is not AWS: to sign requests to it with {credential}, set its option"
                 " trusts_base_url, or configure another credential."
             )
 
-    def complete_url(self, url: httpx.URL, credential: str | None) -> httpx.URL:
+    def complete_url(self, url: httpx2.URL, credential: str | None) -> httpx2.URL:
         """The URL with its region. Raises CredentialError if the credential must not be used at this host, or no region is configured."""
         if credential is not None:
             self.check_credential_host(credential, url)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from providers.adapters.options import InvalidOption
 from providers.adapters.provider import Adapted
@@ -90,18 +90,18 @@ class Azure(OpenAIModels):
     def _uses_v1_api(self) -> bool:
         return self._api_version is None or self._api_version in _V1_API_VERSIONS
 
-    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:
         path = DIALECT_PATHS.get(dialect)
         root = resource_root(self.display_url(base_url.rstrip("/")))
         if path is None:
             return super().url(f"{root}/openai/v1", dialect, model, stream)
         version = self._api_version
         if not self.is_openai_host and dialect != "openai_responses":
-            return httpx.URL(f"{root}/models{path}", params={"api-version": version or _FOUNDRY_API_VERSION})
+            return httpx2.URL(f"{root}/models{path}", params={"api-version": version or _FOUNDRY_API_VERSION})
         if self._uses_v1_api or dialect == "openai_responses":
             version_param = version if version in ("preview", "latest") else None
-            return httpx.URL(f"{root}/openai/v1{path}", params={"api-version": version_param} if version_param else None)
-        return httpx.URL(f"{root}/openai/deployments/{quote(model, safe='')}{path}", params={"api-version": version})
+            return httpx2.URL(f"{root}/openai/v1{path}", params={"api-version": version_param} if version_param else None)
+        return httpx2.URL(f"{root}/openai/deployments/{quote(model, safe='')}{path}", params={"api-version": version})
 
     def display_url(self, base_url: str) -> str:
         if base_url != self.default_base_url:

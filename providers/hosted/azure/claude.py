@@ -6,7 +6,7 @@ Sources: docs/sources.md#claude-on-foundry; src/anthropic/lib/foundry.py of anth
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-import httpx
+import httpx2
 from msgspec.structs import replace
 
 from providers.adapters.options import InvalidOption
@@ -121,10 +121,10 @@ class AzureClaude(ClaudeOnFoundry):
     def display_url(self, base_url: str) -> str:
         return _BASE_URL.replace("RESOURCE", self.options.get("resource", "RESOURCE")) if base_url == _BASE_URL else base_url
 
-    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:
         root = f"{resource_root(self.display_url(base_url))}/anthropic/v1"
         path = DIALECT_PATHS.get(dialect)
-        return super().url(root, dialect, model, stream) if path is None else httpx.URL(root + path)
+        return super().url(root, dialect, model, stream) if path is None else httpx2.URL(root + path)
 
 
 def _is_names(value: Any) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from providers.adapters.options import InvalidOption
 
@@ -23,7 +23,7 @@ def resource_root(url: str) -> str:
 
 def serves_claude(url: str | None) -> bool:
     """Whether a base URL is that of a resource on Azure, which serves Anthropic's API for Claude alone."""
-    return url is not None and _FOUNDRY_HOST.fullmatch(httpx.URL(url).host) is not None
+    return url is not None and _FOUNDRY_HOST.fullmatch(httpx2.URL(url).host) is not None
 
 
 def check_url_option(options: Mapping[str, Any], option: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-import httpx
+import httpx2
 from msgspec.structs import replace
 
 from providers.adapters.openai_compatible import OpenAICompatible
@@ -156,17 +156,17 @@ class Bedrock(AwsHost):
     def display_url(self, base_url: str) -> str:
         return super().display_url(_MANTLE_BASE_URL if self.is_mantle and base_url == _RUNTIME_BASE_URL else base_url)
 
-    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:
         """Colons and slashes in a model id are percent-encoded once."""
         if self.is_mantle:
             root = self.with_region(self.display_url(base_url)).rstrip("/").removesuffix("/v1")
-            return httpx.URL(f"{root}/anthropic/v1/messages" if dialect == _ANTHROPIC_MESSAGES else f"{root}/v1{DIALECT_PATHS[dialect]}")
+            return httpx2.URL(f"{root}/anthropic/v1/messages" if dialect == _ANTHROPIC_MESSAGES else f"{root}/v1{DIALECT_PATHS[dialect]}")
         if dialect == BEDROCK_COUNT_TOKENS.name:
             model = bare_model_id(model)
         operation = _OPERATIONS.get(dialect, _INVOKE_OPERATIONS)[stream]
-        return httpx.URL(f"{self.with_region(base_url).rstrip('/')}/model/{quote(model, safe='')}/{operation}")
+        return httpx2.URL(f"{self.with_region(base_url).rstrip('/')}/model/{quote(model, safe='')}/{operation}")
 
-    def complete_url(self, url: httpx.URL, credential: str | None) -> httpx.URL:
+    def complete_url(self, url: httpx2.URL, credential: str | None) -> httpx2.URL:
         return super().complete_url(url, None if credential is not None and _is_api_key(credential) else credential)
 
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:

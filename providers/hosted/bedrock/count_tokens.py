@@ -7,7 +7,7 @@ Source: the service model of Bedrock Runtime in botocore 1.44 (CountTokens); htt
 import base64
 from collections.abc import Callable
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Struct
 
@@ -54,7 +54,7 @@ def _thinking_budget(body: Body) -> int:
     return 0 if thinking is None else thinking.budget_tokens
 
 
-def _read_count(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
+def _read_count(raw: bytes, headers: httpx2.Headers, meta: ResponseMeta) -> bytes:
     try:
         return msgspec.json.encode({"input_tokens": _response_decoder.decode(raw).inputTokens})
     except DECODE_ERRORS as decode_error:

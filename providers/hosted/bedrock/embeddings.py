@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Raw, Struct
 
@@ -103,7 +103,7 @@ _nova_decoder = msgspec.json.Decoder(list[_NovaEmbedding])
 _vectors_decoder = msgspec.json.Decoder(list[Raw])
 
 
-def _read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
+def _read_embeddings(raw: bytes, headers: httpx2.Headers, meta: ResponseMeta) -> bytes:
     try:
         response = _response_decoder.decode(raw)
         vectors = [response.embedding] if response.embedding != NULL else _read_vectors(response.embeddings)

@@ -6,7 +6,7 @@ Sources: https://docs.cohere.com/reference/chat, /embed, /rerank and /errors, re
 from collections.abc import Mapping
 from typing import ClassVar
 
-import httpx
+import httpx2
 
 from providers.adapters.provider import Provider
 from providers.adapters.urls import server_root
@@ -30,9 +30,9 @@ class Cohere(Provider):
     host_operations: ClassVar[Mapping[str, HostOperation]] = {"openai_embeddings": COHERE_EMBEDDINGS}
     constrained_dialects = frozenset({_COHERE_CHAT})
 
-    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:
         path = _PATHS.get(dialect)
-        return httpx.URL(server_root(base_url) + path) if path else super().url(base_url, dialect, model, stream)
+        return httpx2.URL(server_root(base_url) + path) if path else super().url(base_url, dialect, model, stream)
 
     def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
         """The dialect has already written the constraint into the request, or refused or dropped it."""

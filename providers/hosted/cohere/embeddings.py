@@ -5,7 +5,7 @@ Source: https://docs.cohere.com/reference/embed, read 2026-11.
 
 from collections.abc import Callable
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Struct
 
@@ -57,7 +57,7 @@ def write_embedding_request(body: Body, model: str, may_drop: Callable[[str], bo
     return request_body, embedding_request.dropped
 
 
-def read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
+def read_embeddings(raw: bytes, headers: httpx2.Headers, meta: ResponseMeta) -> bytes:
     response = _decode_or_raise(raw)
     billed, processed = _input_counts(response.meta)
     return write_embeddings_response(response.embeddings.float, billed if processed is None else processed, meta)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-import httpx
+import httpx2
 import msgspec
 from msgspec.structs import replace
 
@@ -72,12 +72,12 @@ class DeepSeek(HostSpecProvider, host="deepseek"):
     def constraint_support(self) -> structured_output.SupportByKind:
         return {**super().constraint_support, "json_schema": ConstraintSupport("validated", _write_json_mode)}
 
-    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:
         root = server_root(base_url)
         if dialect == "anthropic_messages":
-            return httpx.URL(f"{root}/anthropic/v1/messages")
+            return httpx2.URL(f"{root}/anthropic/v1/messages")
         if dialect == "openai_chat" and self._uses_beta:
-            return httpx.URL(f"{root}/beta/chat/completions")
+            return httpx2.URL(f"{root}/beta/chat/completions")
         return super().url(base_url, dialect, model, stream)
 
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from providers.adapters.provider import Adapted, Provider
 from providers.adapters.tool_names import ToolNames
@@ -45,14 +45,14 @@ class GoogleAIStudio(Provider):
     inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset({"image", "file", "audio"})
     constrained_dialects = frozenset({_GEMINI})
 
-    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:
         """The address of a request. `base_url` may have its version segment (/v1beta) or not."""
         base = base_url.rstrip("/")
-        last_segment = httpx.URL(base).path.rpartition("/")[2]
+        last_segment = httpx2.URL(base).path.rpartition("/")[2]
         method = _METHODS.get(dialect) or ("streamGenerateContent" if stream else "generateContent")
         versioned_base = base if last_segment[:1] == "v" and last_segment[1:2].isdigit() else base + "/v1beta"
         query = "?alt=sse" if stream and dialect == _GEMINI else ""
-        return httpx.URL(f"{versioned_base}/{quote(model_resource(model), safe='/:@')}:{method}{query}")
+        return httpx2.URL(f"{versioned_base}/{quote(model_resource(model), safe='/:@')}:{method}{query}")
 
     def accepts_media_url(self, address: str, dialect: str) -> bool:
         return is_google_url(address)

@@ -5,7 +5,7 @@ Sources: https://ai.google.dev/api/tokens and, for Vertex, .../rest/v1/projects.
 
 from collections.abc import Callable
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,7 +49,7 @@ def _write_count_request(body: Body, model: str, may_drop: Callable[[str], bool]
     return Body(generateContentRequest={"model": model_resource(model), **request_body}), dropped
 
 
-def read_count(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
+def read_count(raw: bytes, headers: httpx2.Headers, meta: ResponseMeta) -> bytes:
     """Anthropic's response for a count of AI Studio or Vertex. Raises InvalidUpstreamResponse, or the error that the body holds."""
     error = find_error(Body.read_response(raw))
     if error is not None:

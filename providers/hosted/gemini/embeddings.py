@@ -5,7 +5,7 @@ Source: https://ai.google.dev/api/embeddings, read 2026-11; recording google_ai_
 
 from collections.abc import Callable, Mapping
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Raw, Struct
 
@@ -51,7 +51,7 @@ def _write_embedding_request(body: Body, model: str, may_drop: Callable[[str], b
     ), embedding_request.dropped
 
 
-def _read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
+def _read_embeddings(raw: bytes, headers: httpx2.Headers, meta: ResponseMeta) -> bytes:
     error = find_error(Body.read_response(raw))
     if error is not None:
         raise error

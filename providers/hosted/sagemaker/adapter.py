@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.options import InvalidOption
@@ -105,12 +105,12 @@ class SageMaker(AwsHost):
     def spoken_dialects(self) -> tuple[str, ...]:
         return self._dialects or _DIALECTS_BY_PAYLOAD[self._payload]
 
-    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:
         """Raises UpstreamNotFound for a name that is not valid for an endpoint."""
         if _ENDPOINT_NAME.fullmatch(model) is None:
             raise UpstreamNotFound(f"{model!r:.100} is not a valid name of a SageMaker endpoint.", upstream_status=404)
         operation = "invocations-response-stream" if stream else "invocations"
-        return httpx.URL(f"{self.with_region(base_url).rstrip('/')}/endpoints/{quote(model, safe='')}/{operation}")
+        return httpx2.URL(f"{self.with_region(base_url).rstrip('/')}/endpoints/{quote(model, safe='')}/{operation}")
 
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
         return list(self._headers)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-import httpx
+import httpx2
 
 from providers.adapters.messages import write_custom_calls_as_functions
 from providers.adapters.openai_compatible import OpenAICompatible
@@ -103,18 +103,18 @@ class Vertex(OpenAICompatible):
             return base_url
         return _BASE_URLS.get(self._location, f"https://{self._location}-aiplatform.googleapis.com")
 
-    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:
         vertex_model = parse_model(model)
         location_path = f"/{vertex_model.version}/projects/{self._project or '-'}/locations/{self._location}"
-        return httpx.URL(server_root(self.display_url(base_url)) + location_path + vertex_model.path(dialect, stream))
+        return httpx2.URL(server_root(self.display_url(base_url)) + location_path + vertex_model.path(dialect, stream))
 
-    def complete_url(self, url: httpx.URL, credential: str | None) -> httpx.URL:
+    def complete_url(self, url: httpx2.URL, credential: str | None) -> httpx2.URL:
         if self._project is not None:
             return url
         project = google.read_project(credential)
         if project is None or not _PROJECT_PATTERN.fullmatch(project):
             raise CredentialError(f"{self.configured_as} needs a project, and its credential does not name one: set its option project.")
-        return httpx.URL(str(url).replace(_UNKNOWN_PROJECT, f"/projects/{project}/", 1))
+        return httpx2.URL(str(url).replace(_UNKNOWN_PROJECT, f"/projects/{project}/", 1))
 
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
         """Betas go into a header, as at Anthropic; Vertex reports those that it does not support."""

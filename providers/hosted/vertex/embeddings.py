@@ -7,7 +7,7 @@ Sources: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/t
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Struct, field
 
@@ -81,7 +81,7 @@ class _EmbeddingsResponse(Struct):
 _response_decoder = msgspec.json.Decoder(_EmbeddingsResponse)
 
 
-def _read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
+def _read_embeddings(raw: bytes, headers: httpx2.Headers, meta: ResponseMeta) -> bytes:
     try:
         response = _response_decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as decode_error:

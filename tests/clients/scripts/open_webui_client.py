@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from report import API_KEY, BASE_URL, MODEL, SCENARIO, report
 
 SERVER = Path(__file__).parents[3] / ".venv-open-webui" / "bin" / "open-webui"
@@ -46,7 +46,7 @@ SETTINGS = {
 
 
 @contextmanager
-def running_server() -> Generator[httpx.Client]:
+def running_server() -> Generator[httpx2.Client]:
     """A client of the server, signed in."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -57,7 +57,7 @@ def running_server() -> Generator[httpx.Client]:
         command = [str(SERVER), "serve", "--host", "127.0.0.1", "--port", str(port)]
         process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=TURN_LIMIT_S) as client:
+            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=TURN_LIMIT_S) as client:
                 _wait_for(client, process, Path(log.name))
                 session = client.post("/api/v1/auths/signin", json={"email": "", "password": ""}).raise_for_status().json()
                 client.headers["authorization"] = f"Bearer {session['token']}"
@@ -68,12 +68,12 @@ def running_server() -> Generator[httpx.Client]:
             process.wait()
 
 
-def _wait_for(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for(client: httpx2.Client, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_LIMIT_S
     while True:
         try:
             client.get("/health").raise_for_status()
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"Open WebUI did not start: {log.read_text()[-2000:]}") from None
             time.sleep(0.2)
@@ -81,18 +81,18 @@ def _wait_for(client: httpx.Client, process: subprocess.Popen[bytes], log: Path)
             return
 
 
-def models(client: httpx.Client) -> list[str]:
+def models(client: httpx2.Client) -> list[str]:
     return [each["id"] for each in client.get("/api/models").raise_for_status().json()["data"]]
 
 
-def text(client: httpx.Client) -> dict[str, Any]:
+def text(client: httpx2.Client) -> dict[str, Any]:
     body = {"model": MODEL, "messages": [{"role": "user", "content": SCENARIO["hello"]}]}
     answer = client.post("/api/chat/completions", json=body).raise_for_status().json()
     choice = answer["choices"][0]
     return {"text": choice["message"]["content"], "finish": choice["finish_reason"], "usage": _counts(answer["usage"])}
 
 
-def stream(client: httpx.Client) -> dict[str, Any]:
+def stream(client: httpx2.Client) -> dict[str, Any]:
     body: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": SCENARIO["hello"]}], "stream": True}
     body["stream_options"] = {"include_usage": True}
     pieces: list[str] = []
@@ -109,7 +109,7 @@ def stream(client: httpx.Client) -> dict[str, Any]:
     return {"text": "".join(pieces), "pieces": len(pieces), "finish": finish, "usage": _counts(usage)}
 
 
-def tools(client: httpx.Client) -> dict[str, Any]:
+def tools(client: httpx2.Client) -> dict[str, Any]:
     """A chat of the front end: the server runs the tool, and writes what came into the chat."""
     content = TOOL.format(weather=SCENARIO["sunny"])
     tool = {"id": "weather", "name": "weather", "meta": {"description": "The weather"}, "content": content}

@@ -3,14 +3,14 @@
 import re
 import time
 
-import httpx
+import httpx2
 
 from tests.engines.running_small_engines import cpu_time_s
 from tests.engines.vllm.running_vllm import Engine
 
 
 def requests_processing(engine: Engine) -> int:
-    found = re.search(r"^llamacpp:requests_processing (\d+)", httpx.get(f"{engine.base_url}/metrics", timeout=30).text, re.MULTILINE)
+    found = re.search(r"^llamacpp:requests_processing (\d+)", httpx2.get(f"{engine.base_url}/metrics", timeout=30).text, re.MULTILINE)
     assert found is not None
     return int(found[1])
 

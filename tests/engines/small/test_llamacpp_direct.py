@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.engines.direct_requests import chat_choice, open_stream, post_chat, stream_chunks
@@ -103,7 +103,7 @@ def test_abandoned_unstreamed_request_goes_on_while_another_is_generated(llamacp
     with open_stream(llamacpp, **long) as answer:
         pieces = answer.iter_raw()  # must stay referenced, or the connection closes
         next(pieces)
-        with pytest.raises(httpx.ReadTimeout):
+        with pytest.raises(httpx2.ReadTimeout):
             post_chat(llamacpp, timeout_s=0.6, **long)
         assert not reaches_processing(llamacpp, 1, within_cpu_s=0.8)
         next(pieces)
@@ -128,11 +128,11 @@ def test_boolean_schema_constrains_nothing(llamacpp: Engine, schema: bool):
 
 
 def test_detokenizing_an_unknown_token_is_a_500(llamacpp: Engine):
-    answer = httpx.post(f"{llamacpp.base_url}/detokenize", json={"tokens": [999_999]})
+    answer = httpx2.post(f"{llamacpp.base_url}/detokenize", json={"tokens": [999_999]})
     assert (answer.status_code, "_M_range_check" in answer.text) == (500, True)
 
 
 @pytest.mark.parametrize("field", ["prompt", "messages", "input"])
 def test_tokenize_of_an_unknown_field_returns_no_tokens(llamacpp: Engine, field: str):
-    answer = httpx.post(f"{llamacpp.base_url}/tokenize", json={field: "hi"})
+    answer = httpx2.post(f"{llamacpp.base_url}/tokenize", json={field: "hi"})
     assert (answer.status_code, answer.json()) == (200, {"tokens": []})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -108,7 +108,7 @@ def client(fleet: Gateway) -> Iterator[openai.OpenAI]:
 
 def prompt_tokens_read(*engines: Engine) -> int:
     """Returns how many prompt tokens these engines have read, without those that were cached."""
-    pages = [httpx.get(f"{engine.base_url}/metrics", timeout=30).text for engine in engines]
+    pages = [httpx2.get(f"{engine.base_url}/metrics", timeout=30).text for engine in engines]
     return sum(int(float(re.findall(r"^llamacpp:prompt_tokens_total (\S+)", page, re.MULTILINE)[0])) for page in pages)
 
 
@@ -150,7 +150,7 @@ def resumed_at(fleet: Gateway, id: str) -> int:
     """Returns after how many characters the last attempt of a recorded inference went on."""
     url, headers = f"{fleet.base_url.removesuffix('/v1')}/admin/v1/inferences/{id}", {"authorization": f"Bearer {fleet.admin_key}"}
     deadline = time.monotonic() + 60
-    while (answer := httpx.get(url, headers=headers, timeout=30)).status_code != 200:
+    while (answer := httpx2.get(url, headers=headers, timeout=30)).status_code != 200:
         assert time.monotonic() < deadline, answer.text
         time.sleep(0.1)
     return answer.json()["attempts"][-1]["resumed_at"]

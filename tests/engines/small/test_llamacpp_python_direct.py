@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.engines.direct_requests import chat_choice, open_stream, post_chat, stream_chunks
@@ -57,7 +57,7 @@ def test_disconnecting_stops_a_stream_but_not_an_unstreamed_request(llamacpp_pyt
     with open_stream(llamacpp_python, **long_running) as answer:
         next(answer.iter_raw())
     assert becomes_idle(llamacpp_python, within_cpu_s=3)
-    with pytest.raises(httpx.ReadTimeout):
+    with pytest.raises(httpx2.ReadTimeout):
         post_chat(llamacpp_python, timeout_s=0.5, **{**long_running, "max_tokens": 1500})
     before = cpu_time_s(llamacpp_python)
     assert not becomes_idle(llamacpp_python, within_cpu_s=0.5)
@@ -67,15 +67,15 @@ def test_disconnecting_stops_a_stream_but_not_an_unstreamed_request(llamacpp_pyt
 
 @pytest.mark.parametrize("prompt", [["a", "b"], [5, 6]], ids=["several", "tokens"])
 def test_prompt_other_than_one_text_is_a_500(llamacpp_python: Engine, prompt: Any):
-    assert httpx.post(f"{llamacpp_python.base_url}/v1/completions", json={"prompt": prompt, "max_tokens": 1}).status_code == 500
+    assert httpx2.post(f"{llamacpp_python.base_url}/v1/completions", json={"prompt": prompt, "max_tokens": 1}).status_code == 500
 
 
 def test_detokenizing_an_unknown_token_kills_the_server():
     if not LLAMACPP_PYTHON.is_installed():
         pytest.skip("llama-cpp-python is not installed.")
     with running_llamacpp_python() as engine:
-        assert httpx.post(f"{engine.base_url}/extras/detokenize", json={"tokens": [5]}).status_code == 200
-        with pytest.raises(httpx.TransportError):
-            httpx.post(f"{engine.base_url}/extras/detokenize", json={"tokens": [999_999]})
-        with pytest.raises(httpx.TransportError):
+        assert httpx2.post(f"{engine.base_url}/extras/detokenize", json={"tokens": [5]}).status_code == 200
+        with pytest.raises(httpx2.TransportError):
+            httpx2.post(f"{engine.base_url}/extras/detokenize", json={"tokens": [999_999]})
+        with pytest.raises(httpx2.TransportError):
             post_chat(engine)

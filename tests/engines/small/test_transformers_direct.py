@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.engines.direct_requests import chat_choice, open_stream, post_chat
@@ -67,7 +67,7 @@ def test_disconnecting_stops_a_stream_but_not_an_unstreamed_request(transformers
     post_chat(transformers, **long)
     whole_s = cpu_time_s(transformers) - before_s
     before_s = cpu_time_s(transformers)
-    with pytest.raises(httpx.ReadTimeout):
+    with pytest.raises(httpx2.ReadTimeout):
         post_chat(transformers, timeout_s=0.2, **long)
     assert becomes_idle(transformers, within_cpu_s=60)
     assert cpu_time_s(transformers) - before_s > whole_s / 2

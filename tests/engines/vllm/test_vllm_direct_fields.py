@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from providers.engines.vllm.adapter import VLLM
@@ -36,7 +36,7 @@ ENDS_THINKING_AT_ONCE: dict[str, Any] = {"chat_template_kwargs": {"thinking": Tr
 @pytest.fixture(scope="module")
 def read_fields(vllm: Engine) -> dict[str, set[str]]:
     """The fields that each dialect reads."""
-    schemas = httpx.get(f"{vllm.base_url}/openapi.json").json()["components"]["schemas"]
+    schemas = httpx2.get(f"{vllm.base_url}/openapi.json").json()["components"]["schemas"]
     return {dialect: set(schemas[name]["properties"]) for dialect, name in REQUEST_SCHEMAS.items()}
 
 
@@ -107,14 +107,14 @@ def test_freely_called_strict_tool_obeys_its_schema(vllm: Engine):
 
 def post_responses(vllm: Engine, **fields: Any) -> Any:
     body = {"model": vllm.model, "input": "hi", "max_output_tokens": SUFFICIENT_TOKENS} | fields
-    answer = httpx.post(f"{vllm.base_url}/v1/responses", json=body, timeout=120)
+    answer = httpx2.post(f"{vllm.base_url}/v1/responses", json=body, timeout=120)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def post_messages(vllm: Engine, **fields: Any) -> Any:
     body = {"model": vllm.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": SUFFICIENT_TOKENS} | fields
-    answer = httpx.post(f"{vllm.base_url}/v1/messages", json=body, timeout=120)
+    answer = httpx2.post(f"{vllm.base_url}/v1/messages", json=body, timeout=120)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -149,5 +149,5 @@ def test_responses_ignore_tools_other_than_functions(vllm: Engine, kind: dict[st
 
 
 def test_system_fingerprint_contains_the_version(vllm: Engine):
-    version = httpx.get(f"{vllm.base_url}/version").json()["version"]
+    version = httpx2.get(f"{vllm.base_url}/version").json()["version"]
     assert post_chat(vllm).json()["system_fingerprint"].startswith(f"vllm-{version}-")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 import pytest
 
 from tests.engines.install import VENV
@@ -22,13 +22,13 @@ SHORT_CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "
 class GatewayClients(NamedTuple):
     """HTTP clients of one gateway: a caller's and an administrator's."""
 
-    caller: httpx.Client
-    admin: httpx.Client
+    caller: httpx2.Client
+    admin: httpx2.Client
 
-    def chat(self, model: str) -> httpx.Response:
+    def chat(self, model: str) -> httpx2.Response:
         return self.caller.post("/v1/chat/completions", json={"model": model, **SHORT_CHAT})
 
-    def post_operation(self, operation: str, **arguments: Any) -> httpx.Response:
+    def post_operation(self, operation: str, **arguments: Any) -> httpx2.Response:
         return self.admin.post(f"/admin/v1/models/{MODEL}/engine/{operation}", json=arguments)
 
     def operation_answer(self, operation: str, **arguments: Any) -> Any:
@@ -55,8 +55,8 @@ def gateway(lora_vllm: Engine) -> Iterator[GatewayClients]:
     with running_narthex(engine_configuration("vllm", lora_vllm) + lora, (MODEL, "sql")) as running:
         root = running.base_url.removesuffix("/v1")
         with (
-            httpx.Client(base_url=root, headers={"authorization": f"Bearer {running.key}"}, timeout=60) as caller,
-            httpx.Client(base_url=root, headers={"authorization": f"Bearer {running.admin_key}"}, timeout=60) as admin,
+            httpx2.Client(base_url=root, headers={"authorization": f"Bearer {running.key}"}, timeout=60) as caller,
+            httpx2.Client(base_url=root, headers={"authorization": f"Bearer {running.admin_key}"}, timeout=60) as admin,
         ):
             yield GatewayClients(caller, admin)
 
@@ -109,7 +109,7 @@ def test_native_generate_and_metrics_are_passed_through(gateway: GatewayClients)
 
 
 def test_operation_vllm_was_not_started_for_is_a_501_naming_the_needed_flag(narthex: Gateway):
-    with httpx.Client(
+    with httpx2.Client(
         base_url=narthex.base_url.removesuffix("/v1"), headers={"authorization": f"Bearer {narthex.admin_key}"}, timeout=60
     ) as admin:
         for operation, arguments, needs in (

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -40,9 +40,9 @@ def anthropic_client(narthex: Gateway) -> Iterator[anthropic.Anthropic]:
 
 
 @pytest.fixture(scope="module")
-def http_client(narthex: Gateway) -> Iterator[httpx.Client]:
+def http_client(narthex: Gateway) -> Iterator[httpx2.Client]:
     root, headers = narthex.base_url.removesuffix("/v1"), {"authorization": f"Bearer {narthex.key}"}
-    with httpx.Client(base_url=root, headers=headers, timeout=120) as client:
+    with httpx2.Client(base_url=root, headers=headers, timeout=120) as client:
         yield client
 
 
@@ -118,7 +118,7 @@ def test_count_tokens_equals_the_input_tokens_of_the_message(anthropic_client: a
     assert counted.input_tokens == unstreamed.usage.input_tokens > 2
 
 
-def test_streamed_generate_returns_the_token_ids_of_the_unstreamed_one(http_client: httpx.Client):
+def test_streamed_generate_returns_the_token_ids_of_the_unstreamed_one(http_client: httpx2.Client):
     fields = {"model": MODEL, "token_ids": [40, 41, 42], "sampling_params": {"max_tokens": 12, "temperature": 0, "ignore_eos": True}}
     answer = http_client.post("/inference/v1/generate", json={**fields, "request_id": "mine"})
     assert answer.status_code == 200, answer.text
@@ -139,7 +139,7 @@ def test_streamed_generate_returns_the_token_ids_of_the_unstreamed_one(http_clie
     assert '"completion_tokens"' not in without_usage.text
 
 
-def test_generate_with_unknown_token_ids_is_a_400(http_client: httpx.Client):
+def test_generate_with_unknown_token_ids_is_a_400(http_client: httpx2.Client):
     refused = http_client.post("/inference/v1/generate", json={"model": MODEL, "token_ids": [10**6], "sampling_params": {}})
     assert refused.status_code == 400, refused.text
     assert refused.json()["error"]["message"]

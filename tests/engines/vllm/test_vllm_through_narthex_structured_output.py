@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from msgspec import Struct
 
@@ -43,17 +43,17 @@ class Caller:
         self.tools = tools
         self._base_fields = base_fields
 
-    def post(self, client: httpx.Client, stream: bool, **more: Any) -> httpx.Response:
+    def post(self, client: httpx2.Client, stream: bool, **more: Any) -> httpx2.Response:
         return client.post(self.path, json={"model": MODEL, **self._base_fields, "stream": stream, **more})
 
-    def read_response(self, client: httpx.Client, stream: bool, **more: Any) -> CallerResponse:
+    def read_response(self, client: httpx2.Client, stream: bool, **more: Any) -> CallerResponse:
         answer = self.post(client, stream, **more)
         assert answer.status_code == 200, answer.text
         text, calls = _READERS[self.path](_events(answer) if stream else [answer.json()])
         return CallerResponse(text, calls, answer.headers.get("x-narthex-guided"))
 
 
-def _events(answer: httpx.Response) -> list[Any]:
+def _events(answer: httpx2.Response) -> list[Any]:
     data_lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
     events = [json.loads(each) for each in data_lines if each != "[DONE]"]
     assert not any(event.get("error") for event in events), events[-1]
@@ -123,8 +123,8 @@ STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["unstreamed", "
 
 
 @pytest.fixture(scope="module")
-def client(narthex: Gateway) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=narthex.base_url, headers={"authorization": f"Bearer {narthex.key}"}, timeout=120) as client:
+def client(narthex: Gateway) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=narthex.base_url, headers={"authorization": f"Bearer {narthex.key}"}, timeout=120) as client:
         yield client
 
 
@@ -181,7 +181,7 @@ BOOKING_WITHOUT_BOUNDS: dict[str, Any] = {**BOOKING, "properties": {**BOOKING["p
 )
 @EACH_CALLER
 @STREAMED
-def test_whitespace_pattern_is_converted_and_enforced(client: httpx.Client, caller: Caller, fields: dict[str, Any], stream: bool):
+def test_whitespace_pattern_is_converted_and_enforced(client: httpx2.Client, caller: Caller, fields: dict[str, Any], stream: bool):
     response = caller.read_response(client, stream, **fields)
     assert_booking_text(response.text)
     assert response.text.startswith("{ ")
@@ -191,7 +191,7 @@ def test_whitespace_pattern_is_converted_and_enforced(client: httpx.Client, call
 
 @EACH_CALLER
 @STREAMED
-def test_json_object_constraint_is_enforced(client: httpx.Client, caller: Caller, stream: bool):
+def test_json_object_constraint_is_enforced(client: httpx2.Client, caller: Caller, stream: bool):
     response = caller.read_response(client, stream, structured_outputs={"json_object": True})
     assert response.constraint_mode == "enforced"
     assert response.text.startswith("{")
@@ -199,7 +199,7 @@ def test_json_object_constraint_is_enforced(client: httpx.Client, caller: Caller
 
 @EACH_CALLER
 @STREAMED
-def test_regex_dot_does_not_match_a_newline(client: httpx.Client, caller: Caller, stream: bool):
+def test_regex_dot_does_not_match_a_newline(client: httpx2.Client, caller: Caller, stream: bool):
     response = caller.read_response(client, stream, guided_regex=".{100}<end>")
     assert response.text.endswith("<end>")
     assert "\n" not in response.text
@@ -208,10 +208,10 @@ def test_regex_dot_does_not_match_a_newline(client: httpx.Client, caller: Caller
 
 @EACH_CALLER
 @STREAMED
-def test_schema_keywords_the_engine_ignores_are_validated_by_the_gateway(client: httpx.Client, caller: Caller, stream: bool):
+def test_schema_keywords_the_engine_ignores_are_validated_by_the_gateway(client: httpx2.Client, caller: Caller, stream: bool):
     schema = {"type": "integer", "minimum": 1, "maximum": 3, "not": {"enum": [1]}}
     # A third of these responses violate the schema: a hundred that all obey it are not by chance.
-    answers: list[httpx.Response] = []
+    answers: list[httpx2.Response] = []
     while {answer.status_code for answer in answers} != {200, 502} and len(answers) < 100:
         answers.append(caller.post(client, stream, guided_json=schema, temperature=0.8 + len(answers) / 1000))
     assert {answer.status_code for answer in answers} == {200, 502}
@@ -226,7 +226,7 @@ def test_schema_keywords_the_engine_ignores_are_validated_by_the_gateway(client:
 @pytest.mark.parametrize("field", CONSTRAINT_FIELDS)
 @EACH_CALLER
 @STREAMED
-def test_engine_constraint_fields_are_enforced_in_each_api(client: httpx.Client, caller: Caller, field: str, stream: bool):
+def test_engine_constraint_fields_are_enforced_in_each_api(client: httpx2.Client, caller: Caller, field: str, stream: bool):
     fields, check = CONSTRAINT_FIELDS[field]
     response = caller.read_response(client, stream, **fields)
     check(response.text)
@@ -235,7 +235,7 @@ def test_engine_constraint_fields_are_enforced_in_each_api(client: httpx.Client,
 
 @EACH_CALLER
 @STREAMED
-def test_schema_in_each_apis_native_field_is_enforced(client: httpx.Client, caller: Caller, stream: bool):
+def test_schema_in_each_apis_native_field_is_enforced(client: httpx2.Client, caller: Caller, stream: bool):
     response = caller.read_response(client, stream, **caller.schema)
     assert_booking_text(response.text)
     assert response.constraint_mode == "enforced"
@@ -253,7 +253,7 @@ def test_schema_in_each_apis_native_field_is_enforced(client: httpx.Client, call
     ids=["a tag as response_format", "any object in chat", "any object in responses", "the older output_format"],
 )
 def test_other_native_constraint_forms_are_enforced(
-    client: httpx.Client, caller: Caller, fields: dict[str, Any], check: Callable[[str], None] | None, stream: bool
+    client: httpx2.Client, caller: Caller, fields: dict[str, Any], check: Callable[[str], None] | None, stream: bool
 ):
     response = caller.read_response(client, stream, **fields)
     assert response.constraint_mode == "enforced"
@@ -265,14 +265,14 @@ def test_other_native_constraint_forms_are_enforced(
 
 @EACH_CALLER
 @STREAMED
-def test_strict_tool_call_obeys_its_schema(client: httpx.Client, caller: Caller, stream: bool):
+def test_strict_tool_call_obeys_its_schema(client: httpx2.Client, caller: Caller, stream: bool):
     [arguments] = caller.read_response(client, stream, **caller.tools).calls
     assert_booking_text(arguments)
 
 
 def posts_received(vllm: Engine) -> float:
     """The number of POST requests that it has received."""
-    lines = httpx.get(f"{vllm.base_url}/metrics", timeout=60).text.splitlines()
+    lines = httpx2.get(f"{vllm.base_url}/metrics", timeout=60).text.splitlines()
     counters = [line for line in lines if line.startswith("http_requests_total{") and 'method="POST"' in line]
     return sum(float(line.rsplit(" ", 1)[1]) for line in counters)
 
@@ -293,7 +293,7 @@ INVALID_CONSTRAINTS: dict[str, tuple[dict[str, Any], int, str]] = {
 @EACH_CALLER
 @STREAMED
 def test_invalid_constraint_is_refused_before_the_engine_is_called(
-    client: httpx.Client, vllm: Engine, caller: Caller, name: str, stream: bool
+    client: httpx2.Client, vllm: Engine, caller: Caller, name: str, stream: bool
 ):
     fields, status, param = INVALID_CONSTRAINTS[name]
     before = posts_received(vllm)
@@ -304,7 +304,7 @@ def test_invalid_constraint_is_refused_before_the_engine_is_called(
 
 
 @EACH_CALLER
-def test_demanded_call_beside_a_schema_is_made_unless_tools_are_dropped(client: httpx.Client, caller: Caller):
+def test_demanded_call_beside_a_schema_is_made_unless_tools_are_dropped(client: httpx2.Client, caller: Caller):
     called = caller.post(client, False, **caller.schema, **caller.tools)
     assert called.status_code == 200 and called.headers["x-narthex-emulated"] in ("response_format", "text.format", "output_config.format")
     [arguments] = _READERS[caller.path]([called.json()])[1]
@@ -316,7 +316,7 @@ def test_demanded_call_beside_a_schema_is_made_unless_tools_are_dropped(client: 
 
 
 @STREAMED
-def test_constraint_beside_a_strict_tool_allows_a_call_or_a_conforming_answer(client: httpx.Client, stream: bool):
+def test_constraint_beside_a_strict_tool_allows_a_call_or_a_conforming_answer(client: httpx2.Client, stream: bool):
     tools = {"tools": [booking_tool("book", strict=True)], "structured_outputs": {"choice": CHOICE}, "max_tokens": 32}
     responses = [CHAT.read_response(client, stream, seed=seed, **tools) for seed in range(8)]
     assert {response.constraint_mode for response in responses} == {"enforced"}
@@ -325,12 +325,12 @@ def test_constraint_beside_a_strict_tool_allows_a_call_or_a_conforming_answer(cl
     assert texts <= set(CHOICE)
 
 
-def _body(caller: Caller, answer: httpx.Response) -> Any:
+def _body(caller: Caller, answer: httpx2.Response) -> Any:
     return json.loads(answer.request.content)
 
 
 @STREAMED
-def test_schema_is_enforced_after_thinking_in_chat_and_responses(client: httpx.Client, stream: bool):
+def test_schema_is_enforced_after_thinking_in_chat_and_responses(client: httpx2.Client, stream: bool):
     """A logit bias ends the thinking at once; see vllm-project/vllm#44012."""
     brief = {"chat_template_kwargs": {"thinking": True}, "logit_bias": {str(token_id("</think>")): 100}}
     for caller in (CHAT, RESPONSES):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.engines.running_narthex import MODEL, Gateway
@@ -15,29 +15,29 @@ HI = [{"role": "user", "content": "hi there"}]
 
 
 @pytest.fixture(scope="module")
-def caller(narthex: Gateway) -> Iterator[httpx.Client]:
+def caller(narthex: Gateway) -> Iterator[httpx2.Client]:
     key = {"authorization": f"Bearer {narthex.key}"}
-    with httpx.Client(base_url=narthex.base_url.removesuffix("/v1"), headers=key, timeout=60) as client:
+    with httpx2.Client(base_url=narthex.base_url.removesuffix("/v1"), headers=key, timeout=60) as client:
         yield client
 
 
-def post_json(caller: httpx.Client, path: str, **fields: Any) -> Any:
+def post_json(caller: httpx2.Client, path: str, **fields: Any) -> Any:
     answer = caller.post(path, json={"model": MODEL, **fields})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def test_tokenize_matches_the_engine_and_detokenize_restores_the_text(caller: httpx.Client, vllm: Engine):
+def test_tokenize_matches_the_engine_and_detokenize_restores_the_text(caller: httpx2.Client, vllm: Engine):
     fields: dict[str, Any] = {"prompt": "hi there", "return_token_strs": True}
     tokenized = post_json(caller, "/tokenize", **fields)
-    with httpx.Client(base_url=vllm.base_url.removesuffix("/v1"), timeout=60) as direct:
+    with httpx2.Client(base_url=vllm.base_url.removesuffix("/v1"), timeout=60) as direct:
         assert tokenized == direct.post("/tokenize", json={"model": vllm.model, **fields}).json()
     assert tokenized["count"] == len(tokenized["tokens"]) == len(tokenized["token_strs"]) > 0 and tokenized["max_model_len"] == CONTEXT
     bare = post_json(caller, "/v1/tokenize", prompt="hi there", add_special_tokens=False)
     assert "hi there" in post_json(caller, "/detokenize", tokens=bare["tokens"])["prompt"]
 
 
-def test_chat_is_tokenized_with_its_template(caller: httpx.Client):
+def test_chat_is_tokenized_with_its_template(caller: httpx2.Client):
     with_generation_prompt = post_json(caller, "/tokenize", messages=HI)
     without_generation_prompt = post_json(caller, "/tokenize", messages=HI, add_generation_prompt=False)
     assert (
@@ -48,7 +48,7 @@ def test_chat_is_tokenized_with_its_template(caller: httpx.Client):
     assert usage["prompt_tokens"] == with_generation_prompt["count"]
 
 
-def test_lmdeploy_encode_route_returns_the_same_tokens(caller: httpx.Client):
+def test_lmdeploy_encode_route_returns_the_same_tokens(caller: httpx2.Client):
     tokens = post_json(caller, "/tokenize", prompt="hi there")["tokens"]
     assert post_json(caller, "/v1/encode", input="hi there") == {"input_ids": tokens, "length": len(tokens)}
 
@@ -62,13 +62,13 @@ def test_lmdeploy_encode_route_returns_the_same_tokens(caller: httpx.Client):
         ("/pooling", {"input": "a"}),
     ],
 )
-def test_generative_model_answers_pooling_routes_with_501(caller: httpx.Client, path: str, fields: dict[str, Any]):
+def test_generative_model_answers_pooling_routes_with_501(caller: httpx2.Client, path: str, fields: dict[str, Any]):
     refused = caller.post(path, json={"model": MODEL, **fields})
     error = refused.json()["error"]
     assert (refused.status_code, error["type"]) == (501, "unsupported") and f"does not serve {path}" in error["message"]
 
 
-def test_tokenize_error_is_reported_and_unsupported_field_refused(caller: httpx.Client):
+def test_tokenize_error_is_reported_and_unsupported_field_refused(caller: httpx2.Client):
     refused = caller.post("/tokenize", json={"model": MODEL, "messages": HI, "add_generation_prompt": True, "continue_final_message": True})
     assert refused.status_code == 400 and "continue_final_message" in refused.json()["error"]["message"]
     ignored = caller.post("/detokenize", json={"model": MODEL, "tokens": [1], "skip_special_tokens": True})

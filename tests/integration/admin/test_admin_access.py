@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 
 from app.store.postgres.database import connect
@@ -17,7 +17,7 @@ from tests.support.processes.wait_until import wait_until
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -26,12 +26,12 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
-async def ok(response: httpx.Response, status: int = 200) -> Any:
+async def ok(response: httpx2.Response, status: int = 200) -> Any:
     assert response.status_code == status, response.text
     return response.json()
 
 
-async def account_with(admin: httpx.AsyncClient, *roles: dict[str, str]) -> tuple[str, dict[str, str]]:
+async def account_with(admin: httpx2.AsyncClient, *roles: dict[str, str]) -> tuple[str, dict[str, str]]:
     """A service account with these roles, and the header of a token for it."""
     name = unique("account")
     await ok(await admin.post("/admin/v1/service-accounts", json={"name": name, "roles": list(roles)}), 201)
@@ -39,7 +39,7 @@ async def account_with(admin: httpx.AsyncClient, *roles: dict[str, str]) -> tupl
     return name, {"authorization": f"Bearer {created['token']}"}
 
 
-async def team_named(admin: httpx.AsyncClient) -> str:
+async def team_named(admin: httpx2.AsyncClient) -> str:
     name = unique("team")
     await ok(await admin.post("/admin/v1/teams", json={"name": name}), 201)
     return name
@@ -52,7 +52,7 @@ async def database(service: Service) -> AsyncGenerator["asyncpg.Connection[Any]"
     await connection.close()
 
 
-async def test_a_token_has_the_roles_of_its_account_until_it_is_revoked(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_a_token_has_the_roles_of_its_account_until_it_is_revoked(admin: httpx2.AsyncClient, service: Service) -> None:
     name, viewer = await account_with(admin, {"role": "viewer"})
     async with service.keyless_client() as client:
         session = await ok(await client.get("/admin/v1/session", headers=viewer))
@@ -71,7 +71,7 @@ async def test_a_token_has_the_roles_of_its_account_until_it_is_revoked(admin: h
             assert gone["error"]["message"].startswith("This token is not valid")
 
 
-async def test_nobody_gives_more_than_they_have(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_nobody_gives_more_than_they_have(admin: httpx2.AsyncClient, service: Service) -> None:
     one, other = await team_named(admin), await team_named(admin)
     _, company_admin = await account_with(admin, {"role": "admin"})
     _, team_owner = await account_with(admin, {"role": "owner", "team": one})
@@ -107,7 +107,7 @@ async def test_nobody_gives_more_than_they_have(admin: httpx.AsyncClient, servic
         await ok(await admin.delete(f"{grants}/{each['id']}"))
 
 
-async def test_a_disabled_account_has_no_access_and_the_company_keeps_an_owner(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_a_disabled_account_has_no_access_and_the_company_keeps_an_owner(admin: httpx2.AsyncClient, service: Service) -> None:
     name, owner = await account_with(admin, {"role": "owner"})
     others = [each for each in (await ok(await admin.get("/admin/v1/role-grants", params={"role": "owner"})))["data"]]
     for each in others:  # of other tests
@@ -125,7 +125,7 @@ async def test_a_disabled_account_has_no_access_and_the_company_keeps_an_owner(a
     assert [each["action"] for each in events] == ["delete", "update", "create"]
 
 
-async def test_only_who_may_set_credentials_has_them_sent_elsewhere(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_only_who_may_set_credentials_has_them_sent_elsewhere(admin: httpx2.AsyncClient, service: Service) -> None:
     _, editor = await account_with(admin, {"role": "editor"})
     name, plain = unique("provider"), unique("provider")
     settings = {"adapter": "openai", "base_url": "http://127.0.0.1:9"}
@@ -166,7 +166,7 @@ async def test_only_who_may_set_credentials_has_them_sent_elsewhere(admin: httpx
         await ok(await admin.delete(f"/admin/v1/providers/{each}", headers={"if-match": "*"}))
 
 
-async def test_whoever_loses_a_role_to_a_change_that_they_wait_for_changes_nothing(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_whoever_loses_a_role_to_a_change_that_they_wait_for_changes_nothing(admin: httpx2.AsyncClient, service: Service) -> None:
     name, owner = await account_with(admin, {"role": "owner"})
     [grant] = (await ok(await admin.get("/admin/v1/role-grants", params={"service_account": name})))["data"]
     async with service.keyless_client() as client, database(service) as connection:
@@ -181,7 +181,7 @@ async def test_whoever_loses_a_role_to_a_change_that_they_wait_for_changes_nothi
 
 
 @pytest.mark.parametrize("in_teams", [False, True], ids=["of the company", "within a team"])
-async def test_whoever_loses_a_role_while_a_new_key_waits_gets_none(admin: httpx.AsyncClient, service: Service, in_teams: bool) -> None:
+async def test_whoever_loses_a_role_while_a_new_key_waits_gets_none(admin: httpx2.AsyncClient, service: Service, in_teams: bool) -> None:
     team, other = await team_named(admin), await team_named(admin)
     roles = [{"role": "editor", "team": each} for each in (team, other)] if in_teams else [{"role": "editor"}]
     name, editor = await account_with(admin, *roles)
@@ -199,7 +199,7 @@ async def test_whoever_loses_a_role_while_a_new_key_waits_gets_none(admin: httpx
     assert (await ok(await admin.get("/admin/v1/keys", params={"team": team})))["data"] == []
 
 
-async def test_a_request_whose_token_is_revoked_before_its_body_has_arrived_is_refused(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_a_request_whose_token_is_revoked_before_its_body_has_arrived_is_refused(admin: httpx2.AsyncClient, service: Service) -> None:
     name, editor = await account_with(admin, {"role": "editor"})
     tokens, team = f"/admin/v1/service-accounts/{name}/tokens", unique("team")
     is_revoked = asyncio.Event()
@@ -223,7 +223,7 @@ async def test_a_request_whose_token_is_revoked_before_its_body_has_arrived_is_r
     await ok(await admin.get(f"/admin/v1/teams/{team}"), 404)
 
 
-async def test_roles_within_a_deleted_team_are_taken_back_by_who_may_give_them(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_roles_within_a_deleted_team_are_taken_back_by_who_may_give_them(admin: httpx2.AsyncClient, service: Service) -> None:
     team = await team_named(admin)
     _, editor = await account_with(admin, {"role": "editor"})
     name, _ = await account_with(admin, {"role": "viewer", "team": team})
@@ -234,7 +234,7 @@ async def test_roles_within_a_deleted_team_are_taken_back_by_who_may_give_them(a
     assert ("delete", "role_grant", f"{name}: viewer in {team}") in {(each["action"], each["resource"], each["name"]) for each in events}
 
 
-async def test_tokens_that_ended_and_roles_of_one_account_are_bounded(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_tokens_that_ended_and_roles_of_one_account_are_bounded(admin: httpx2.AsyncClient, service: Service) -> None:
     name, holder = await account_with(admin)
     account = await ok(await admin.get(f"/admin/v1/service-accounts/{name}"))
     ended = (
@@ -257,7 +257,7 @@ async def test_tokens_that_ended_and_roles_of_one_account_are_bounded(admin: htt
         await connection.execute("DELETE FROM teams WHERE id = ANY($1::uuid[])", ids)
 
 
-async def test_a_team_cannot_fill_the_configuration_with_limits_of_its_keys(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_a_team_cannot_fill_the_configuration_with_limits_of_its_keys(admin: httpx2.AsyncClient, service: Service) -> None:
     team = await team_named(admin)
     _, editor = await account_with(admin, {"role": "editor", "team": team})
     body = {"team": team, "budget": {"amount_usd": 5}}
@@ -282,7 +282,7 @@ async def test_a_team_cannot_fill_the_configuration_with_limits_of_its_keys(admi
             await connection.execute("DELETE FROM limits WHERE name LIKE $1 || '%'", many)
 
 
-async def test_roles_are_described_and_keys_do_not_sign_out(admin: httpx.AsyncClient) -> None:
+async def test_roles_are_described_and_keys_do_not_sign_out(admin: httpx2.AsyncClient) -> None:
     roles = {each["role"]: each for each in (await ok(await admin.get("/admin/v1/roles")))["data"]}
     assert "owners:write" in roles["owner"]["permissions"] and "owners:write" not in roles["admin"]["permissions"]
     await ok(await admin.post("/admin/v1/sign-out"), 400)

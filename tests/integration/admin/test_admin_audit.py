@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 
 from app.store.postgres.database import connect
@@ -26,7 +26,7 @@ async def _make_team(service: Service, changes: int = 0) -> str:
     return name
 
 
-async def _get(client: httpx.AsyncClient, path: str, status: int = 200, **params: Any) -> Any:
+async def _get(client: httpx2.AsyncClient, path: str, status: int = 200, **params: Any) -> Any:
     response = await client.get(f"/admin/v1/audit{path}", params=params)
     assert response.status_code == status, response.text
     return response.json()

@@ -5,20 +5,20 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
 
 @pytest.fixture
-async def provider(admin: httpx.AsyncClient) -> str:
+async def provider(admin: httpx2.AsyncClient) -> str:
     """An engine of the test's own, which nobody asks anything."""
     name = unique("provider")
     await ok(await admin.post("/admin/v1/providers", json={"name": name, "adapter": "openai", "base_url": "http://127.0.0.1:9"}), 201)
@@ -29,17 +29,17 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
-async def ok(response: httpx.Response, status: int = 200) -> Any:
+async def ok(response: httpx2.Response, status: int = 200) -> Any:
     assert response.status_code == status, response.text
     return response.json()
 
 
-def match(response: httpx.Response) -> Mapping[str, str]:
+def match(response: httpx2.Response) -> Mapping[str, str]:
     assert response.is_success, response.text
     return {"if-match": response.headers["etag"]}
 
 
-async def test_a_provider_and_a_model_are_created_changed_and_deleted(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_a_provider_and_a_model_are_created_changed_and_deleted(admin: httpx2.AsyncClient, service: Service) -> None:
     provider, model = unique("provider"), unique("model/with slash")
     body = {"adapter": "vllm", "base_url": "http://127.0.0.1:9", "options": {"stream": "only", "version": "0.32.0"}}
     await ok(await admin.put(f"/admin/v1/providers/{provider}", json=body), 201)
@@ -67,7 +67,7 @@ async def test_a_provider_and_a_model_are_created_changed_and_deleted(admin: htt
     await ok(await admin.get(path), 404)
 
 
-async def test_targets_are_added_replaced_and_removed_one_by_one(admin: httpx.AsyncClient, provider: str) -> None:
+async def test_targets_are_added_replaced_and_removed_one_by_one(admin: httpx2.AsyncClient, provider: str) -> None:
     model = unique("model")
     one, two, three = ({"provider": provider, "model": each} for each in ("one", "two", "three"))
     created = await admin.put(f"/admin/v1/models/{model}", json={"targets": [one]})
@@ -82,7 +82,7 @@ async def test_targets_are_added_replaced_and_removed_one_by_one(admin: httpx.As
     assert "nothing would serve it" in (await ok(await admin.delete(f"{path}/0", headers=match(removed)), 400))["error"]["message"]
 
 
-async def test_limits_keep_their_order_and_are_found_by_filters(admin: httpx.AsyncClient) -> None:
+async def test_limits_keep_their_order_and_are_found_by_filters(admin: httpx2.AsyncClient) -> None:
     mark = unique("limit")
     for number, team in enumerate(("each", "a", "b")):
         body = {"scope": {"team": team}, "resource": "cost_usd", "amount": number + 1, "per": "month"}
@@ -102,7 +102,7 @@ async def test_limits_keep_their_order_and_are_found_by_filters(admin: httpx.Asy
         await ok(await admin.delete(f"/admin/v1/limits/{mark} {name}", headers={"if-match": "*"}))
 
 
-async def test_budgets_are_the_limits_of_what_is_spent(admin: httpx.AsyncClient) -> None:
+async def test_budgets_are_the_limits_of_what_is_spent(admin: httpx2.AsyncClient) -> None:
     name, other, team = unique("budget"), unique("requests"), unique("team")
     created = await admin.post("/admin/v1/budgets", json={"name": name, "scope": {"team": team}, "amount": 5, "dry_run": True})
     assert (await ok(created, 201))["per"] == "month"
@@ -120,7 +120,7 @@ async def test_budgets_are_the_limits_of_what_is_spent(admin: httpx.AsyncClient)
     await ok(await admin.delete(f"/admin/v1/limits/{other}", headers=match(limit)))
 
 
-async def test_prices_are_paged_and_keep_their_provider(admin: httpx.AsyncClient, provider: str) -> None:
+async def test_prices_are_paged_and_keep_their_provider(admin: httpx2.AsyncClient, provider: str) -> None:
     for since in ("always", "2026-11-01", "2026-12-01"):
         await ok(await admin.put(f"/admin/v1/prices/{provider}/org%2Fm/{since}", json={"input": 1, "output": 2}), 201)
     seen, after = list[str | None](), dict[str, str]()
@@ -141,7 +141,7 @@ async def test_prices_are_paged_and_keep_their_provider(admin: httpx.AsyncClient
     await ok(await admin.delete(path, headers={"if-match": "*"}))
 
 
-async def test_a_dry_run_shows_the_difference_and_warnings_and_changes_nothing(admin: httpx.AsyncClient, provider: str) -> None:
+async def test_a_dry_run_shows_the_difference_and_warnings_and_changes_nothing(admin: httpx2.AsyncClient, provider: str) -> None:
     name, body = unique("limit"), {"scope": {"team": unique("nobody")}, "resource": "requests", "amount": 5, "per": "minute"}
     shown = await ok(await admin.put(f"/admin/v1/limits/{name}?dry_run=true", json=body))
     assert [(each["action"], each["resource"], each["name"], each["after"]["amount"]) for each in shown["changes"]] == [
@@ -151,7 +151,7 @@ async def test_a_dry_run_shows_the_difference_and_warnings_and_changes_nothing(a
     await ok(await admin.get(f"/admin/v1/limits/{name}"), 404)
 
 
-async def test_a_change_answers_with_the_warnings_that_it_adds(admin: httpx.AsyncClient, provider: str) -> None:
+async def test_a_change_answers_with_the_warnings_that_it_adds(admin: httpx2.AsyncClient, provider: str) -> None:
     budget, model, missing = unique("budget"), unique("model"), unique("team")
     body = {"name": budget, "scope": {"team": missing}, "amount": 5}
     made = await ok(await admin.post("/admin/v1/budgets", json=body, headers={"idempotency-key": budget}), 201)
@@ -193,7 +193,7 @@ async def test_a_change_answers_with_the_warnings_that_it_adds(admin: httpx.Asyn
         ({"options": {"version": json.loads("[" * 400 + "]" * 400)}}, "version"),
     ],
 )
-async def test_what_is_wrong_of_a_provider_is_named(admin: httpx.AsyncClient, provider: str, change: dict[str, Any], message: str) -> None:
+async def test_what_is_wrong_of_a_provider_is_named(admin: httpx2.AsyncClient, provider: str, change: dict[str, Any], message: str) -> None:
     refused = await ok(await admin.patch(f"/admin/v1/providers/{provider}", json=change, headers={"if-match": "*"}), 400)
     assert message in refused["error"]["message"] and "sk-secret" not in refused["error"]["message"]
 
@@ -212,13 +212,13 @@ async def test_what_is_wrong_of_a_provider_is_named(admin: httpx.AsyncClient, pr
     ],
 )
 async def test_what_is_wrong_of_a_model_is_named_with_what_would_be_right(
-    admin: httpx.AsyncClient, change: dict[str, Any], message: str
+    admin: httpx2.AsyncClient, change: dict[str, Any], message: str
 ) -> None:
     refused = await ok(await admin.patch("/admin/v1/models/sandbox", json=change, headers={"if-match": "*"}), 400)
     assert message in refused["error"]["message"]
 
 
-async def test_a_repeated_request_is_served_once(admin: httpx.AsyncClient, provider: str) -> None:
+async def test_a_repeated_request_is_served_once(admin: httpx2.AsyncClient, provider: str) -> None:
     body, headers = {"name": unique("model"), "targets": [{"provider": provider, "model": "m"}]}, {"idempotency-key": unique("key")}
     first = await admin.post("/admin/v1/models", json=body, headers=headers)
     again = await admin.post("/admin/v1/models", json=body, headers=headers)

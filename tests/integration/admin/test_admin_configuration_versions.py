@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, cast
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 
@@ -23,7 +23,7 @@ VERSIONS = f"{CONFIGURATION}/versions"
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -32,12 +32,12 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
-async def ok(response: httpx.Response, status: int = 200) -> Any:
+async def ok(response: httpx2.Response, status: int = 200) -> Any:
     assert response.status_code == status, response.text
     return response.json()
 
 
-def match(response: httpx.Response) -> Mapping[str, str]:
+def match(response: httpx2.Response) -> Mapping[str, str]:
     assert response.is_success, response.text
     return {"if-match": response.headers["etag"]}
 
@@ -46,7 +46,7 @@ def provider_file(name: str, port: int) -> str:
     return f'[providers.{name}]\nadapter = "openai"\nbase_url = "http://127.0.0.1:{port}"\n'
 
 
-async def test_a_file_is_applied_only_to_the_state_that_was_seen(admin: httpx.AsyncClient) -> None:
+async def test_a_file_is_applied_only_to_the_state_that_was_seen(admin: httpx2.AsyncClient) -> None:
     name = unique("provider")
     before = await admin.get(CONFIGURATION)
     assert before.headers["content-type"].startswith("application/toml") and "sandbox" in tomllib.loads(before.text)["providers"]
@@ -81,7 +81,7 @@ async def test_a_file_is_applied_only_to_the_state_that_was_seen(admin: httpx.As
     ],
 )
 async def test_what_is_wrong_of_a_file_is_named_and_nothing_is_changed(
-    admin: httpx.AsyncClient, content: str | bytes, message: str
+    admin: httpx2.AsyncClient, content: str | bytes, message: str
 ) -> None:
     before = await admin.get(CONFIGURATION)
     refused = await ok(await admin.post(CONFIGURATION, content=content, headers={"if-match": "*"}), 400)
@@ -89,7 +89,7 @@ async def test_what_is_wrong_of_a_file_is_named_and_nothing_is_changed(
     assert match(await admin.get(CONFIGURATION)) == match(before)
 
 
-async def test_an_older_version_is_restored_as_a_new_one_that_says_what_it_left(admin: httpx.AsyncClient, service: Service) -> None:
+async def test_an_older_version_is_restored_as_a_new_one_that_says_what_it_left(admin: httpx2.AsyncClient, service: Service) -> None:
     provider, team = unique("provider"), unique("team")
     before = await admin.get(CONFIGURATION)
     old = before.headers["etag"].strip('"')
@@ -131,7 +131,7 @@ async def test_an_older_version_is_restored_as_a_new_one_that_says_what_it_left(
     await ok(await admin.post(path, headers={"if-match": "*"}))
 
 
-async def test_of_editors_at_once_one_changes_an_entry_and_none_loses_another(admin: httpx.AsyncClient) -> None:
+async def test_of_editors_at_once_one_changes_an_entry_and_none_loses_another(admin: httpx2.AsyncClient) -> None:
     names = [unique("provider") for _ in range(6)]
     body = {"adapter": "openai", "base_url": "http://127.0.0.1:9"}
     created = await asyncio.gather(*(admin.put(f"/admin/v1/providers/{name}", json=body) for name in names))
@@ -146,7 +146,7 @@ async def test_of_editors_at_once_one_changes_an_entry_and_none_loses_another(ad
     await asyncio.gather(*(admin.delete(f"/admin/v1/providers/{name}", headers={"if-match": "*"}) for name in names))
 
 
-async def test_workers_report_the_version_they_serve_and_records_name_the_configuration(admin: httpx.AsyncClient) -> None:
+async def test_workers_report_the_version_they_serve_and_records_name_the_configuration(admin: httpx2.AsyncClient) -> None:
     workers = (await ok(await admin.get("/admin/v1/workers", params={"sort": "-version"})))["data"]
     assert workers and all(each["version"] >= 0 and each["seen_at"] for each in workers)
     newest = (await ok(await admin.get("/admin/v1/snapshots", params={"limit": 1})))["data"][0]
@@ -160,30 +160,30 @@ async def test_workers_report_the_version_they_serve_and_records_name_the_config
 class RandomEdits:
     """Edits of entries of its own, beside whatever else is configured. `states`: what was exported after each version."""
 
-    def __init__(self, admin: httpx.AsyncClient, seed: int) -> None:
+    def __init__(self, admin: httpx2.AsyncClient, seed: int) -> None:
         self.admin, self.random = admin, random.Random(seed)
         mark = unique("r")
         self.providers, self.models, self.limits = ([f"{mark}-{kind}{number}" for number in range(3)] for kind in "pml")
         self.states: dict[int, dict[str, Any]] = {}
 
-    async def edit(self) -> httpx.Response:
+    async def edit(self) -> httpx2.Response:
         choose = self.random.choice
         edit = choose([self._put, self._put, self._patch, self._delete, self._apply, self._apply, self._restore])
         return await edit()
 
-    async def _put(self) -> httpx.Response:
+    async def _put(self) -> httpx2.Response:
         path, body = self._entry()
         return await self.admin.put(path, json=body, headers=await self._if_match(path))
 
-    async def _patch(self) -> httpx.Response:
+    async def _patch(self) -> httpx2.Response:
         path, body = self._entry()
         changes = {name: self.random.choice([value, None]) for name, value in body.items()}
         return await self.admin.patch(path, json=changes, headers={"if-match": "*"})
 
-    async def _delete(self) -> httpx.Response:
+    async def _delete(self) -> httpx2.Response:
         return await self.admin.delete(self._entry()[0], headers={"if-match": "*"})
 
-    async def _apply(self) -> httpx.Response:
+    async def _apply(self) -> httpx2.Response:
         sections: dict[str, Any] = {"providers": {}, "models": {}}
         for section, names, make in (("providers", self.providers, self._provider), ("models", self.models, self._model)):
             for name in self.random.sample(names, 2):
@@ -194,7 +194,7 @@ class RandomEdits:
         dry_run = {"dry_run": "true"} if self.random.random() < 0.3 else {}
         return await self.admin.post(CONFIGURATION, content=file, params=dry_run, headers=match(await self.admin.get(CONFIGURATION)))
 
-    async def _restore(self) -> httpx.Response:
+    async def _restore(self) -> httpx2.Response:
         version = self.random.choice(list(self.states))
         response = await self.admin.post(f"{VERSIONS}/{version}/restore", headers={"if-match": "*"})
         if response.is_success:
@@ -293,7 +293,7 @@ def _name(section: str, entry: Mapping[str, Any]) -> str:
     return f"{entry['provider']}/{entry['model']}" + (f" since {entry['since']}" if "since" in entry else "")
 
 
-async def test_export_rest_and_history_agree_after_random_edits(admin: httpx.AsyncClient) -> None:
+async def test_export_rest_and_history_agree_after_random_edits(admin: httpx2.AsyncClient) -> None:
     edits = RandomEdits(admin, seed=16)
     for name in edits.providers:
         await ok(await admin.put(f"/admin/v1/providers/{name}", json={"adapter": "openai", "base_url": "http://127.0.0.1:9"}), 201)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -23,34 +23,34 @@ enrolment = 0.5
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
 
-async def post(admin: httpx.AsyncClient, path: str, body: Any = None, if_match: str | None = "*", **params: str) -> httpx.Response:
+async def post(admin: httpx2.AsyncClient, path: str, body: Any = None, if_match: str | None = "*", **params: str) -> httpx2.Response:
     headers = {} if if_match is None else {"if-match": if_match}
     return await admin.post(f"/admin/v1/experiments/{path}", json=body, headers=headers, params=params)
 
 
-async def done(admin: httpx.AsyncClient, path: str, body: Any = None, if_match: str = "*") -> Any:
+async def done(admin: httpx2.AsyncClient, path: str, body: Any = None, if_match: str = "*") -> Any:
     response = await post(admin, path, body, if_match)
     assert response.status_code == 200, response.text
     return response.json()
 
 
-async def refused(admin: httpx.AsyncClient, path: str, body: Any = None) -> str:
+async def refused(admin: httpx2.AsyncClient, path: str, body: Any = None) -> str:
     response = await post(admin, path, body)
     assert response.status_code == 400, response.text
     return response.json()["error"]["message"]
 
 
-async def versions_of(admin: httpx.AsyncClient, name: str) -> list[tuple[int, float, float]]:
+async def versions_of(admin: httpx2.AsyncClient, name: str) -> list[tuple[int, float, float]]:
     response = await admin.get(f"/admin/v1/experiments/{name}/versions", params={"sort": "number"})
     return [(each["number"], each["arms"]["exprest-b"], each["enrolment"]) for each in response.json()["data"]]
 
 
-async def test_experiment_is_started_changed_stopped_and_ended(service: Service, admin: httpx.AsyncClient) -> None:
+async def test_experiment_is_started_changed_stopped_and_ended(service: Service, admin: httpx2.AsyncClient) -> None:
     service.apply(CONFIGURATION.replace("NAME", "exprest"))
     draft = (await admin.get("/admin/v1/experiments/exprest")).json()
     assert (draft["status"], draft["salt"], draft["version"]) == ("draft", None, None)
@@ -77,7 +77,7 @@ async def test_experiment_is_started_changed_stopped_and_ended(service: Service,
         assert ("exprest" in [each["name"] for each in page["data"]]) == is_listed, status
 
 
-async def test_of_two_admins_at_once_one_gets_a_conflict_and_changes_nothing(service: Service, admin: httpx.AsyncClient) -> None:
+async def test_of_two_admins_at_once_one_gets_a_conflict_and_changes_nothing(service: Service, admin: httpx2.AsyncClient) -> None:
     service.apply(CONFIGURATION.replace("NAME", "exprest-two"))
     etag = (await admin.get("/admin/v1/experiments/exprest-two")).headers["etag"]
     assert (await post(admin, "exprest-two/start", if_match=None)).status_code == 428
@@ -94,7 +94,7 @@ async def test_of_two_admins_at_once_one_gets_a_conflict_and_changes_nothing(ser
     assert again == made.headers["etag"], "what a change answers is what the next one may name"
 
 
-async def test_what_a_running_experiment_does_not_permit_is_refused_with_the_reason(service: Service, admin: httpx.AsyncClient) -> None:
+async def test_what_a_running_experiment_does_not_permit_is_refused_with_the_reason(service: Service, admin: httpx2.AsyncClient) -> None:
     service.apply(CONFIGURATION.replace("NAME", "exprest-no"))
     await done(admin, "exprest-no/start")
     before = await admin.get("/admin/v1/experiments/exprest-no")
@@ -113,7 +113,7 @@ async def test_what_a_running_experiment_does_not_permit_is_refused_with_the_rea
     assert (await post(admin, "exprest-none/start")).status_code == 404
 
 
-async def test_change_is_previewed_and_is_in_the_audit_log_and_the_history(service: Service, admin: httpx.AsyncClient) -> None:
+async def test_change_is_previewed_and_is_in_the_audit_log_and_the_history(service: Service, admin: httpx2.AsyncClient) -> None:
     service.apply(CONFIGURATION.replace("NAME", "exprest-log"))
     preview = (await post(admin, "exprest-log/start", dry_run="true")).json()
     assert [each["name"] for each in preview["changes"]] == ["exprest-log"]
@@ -126,7 +126,7 @@ async def test_change_is_previewed_and_is_in_the_audit_log_and_the_history(servi
     assert first["author"] == newest["actor"]["name"]
 
 
-async def test_experiment_that_left_the_configuration_is_shown_and_cannot_be_changed(service: Service, admin: httpx.AsyncClient) -> None:
+async def test_experiment_that_left_the_configuration_is_shown_and_cannot_be_changed(service: Service, admin: httpx2.AsyncClient) -> None:
     service.apply(CONFIGURATION.replace("NAME", "exprest-gone"))
     await done(admin, "exprest-gone/start")
     await done(admin, "exprest-gone/stop", {})

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -16,7 +16,7 @@ PATH = "/admin/v1/keys"
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -26,13 +26,13 @@ def team() -> str:
     return f"keys-{uuid.uuid4().hex[:12]}"
 
 
-def ok(response: httpx.Response, status: int = 200) -> Any:
+def ok(response: httpx2.Response, status: int = 200) -> Any:
     assert response.status_code == status, response.text
     return response.json()
 
 
 async def test_limits_are_set_with_the_key_and_hold_for_those_that_replace_it(
-    admin: httpx.AsyncClient, service: Service, team: str
+    admin: httpx2.AsyncClient, service: Service, team: str
 ) -> None:
     body = {"team": team, "limits": [{"resource": "requests", "amount": 1, "per": "minute"}], "budget": {"amount_usd": 5}}
     created = ok(await admin.post(PATH, json=body), 201)
@@ -50,7 +50,7 @@ async def test_limits_are_set_with_the_key_and_hold_for_those_that_replace_it(
     assert [limit["amount"] for limit in again["limits"]] == [1, 5]
 
 
-async def test_a_key_with_an_invalid_limit_is_not_created(admin: httpx.AsyncClient, team: str) -> None:
+async def test_a_key_with_an_invalid_limit_is_not_created(admin: httpx2.AsyncClient, team: str) -> None:
     for limit, reason in (
         ({"resource": "requests", "amount": 1}, "per is required"),
         ({"resource": "requests", "amount": -1, "per": "minute"}, "more than 0"),
@@ -62,7 +62,7 @@ async def test_a_key_with_an_invalid_limit_is_not_created(admin: httpx.AsyncClie
     assert ok(await admin.get(PATH, params={"team": team}))["data"] == []
 
 
-async def test_the_audit_log_has_the_fields_of_a_key_that_changed(admin: httpx.AsyncClient, team: str) -> None:
+async def test_the_audit_log_has_the_fields_of_a_key_that_changed(admin: httpx2.AsyncClient, team: str) -> None:
     many = [f"model-{number}" for number in range(200)]
     created = ok(await admin.post(PATH, json={"team": team, "models": many, "name": "a"}), 201)
     path, match = f"{PATH}/{created['prefix']}", {"if-match": "*"}
@@ -85,7 +85,7 @@ async def test_the_audit_log_has_the_fields_of_a_key_that_changed(admin: httpx.A
     assert (events[0]["team"], events[0]["before"]) == (team, {"revoked_at": None}) and rotated["name"] == "b"
 
 
-async def test_of_two_editors_of_a_key_one_gets_412(admin: httpx.AsyncClient, team: str) -> None:
+async def test_of_two_editors_of_a_key_one_gets_412(admin: httpx2.AsyncClient, team: str) -> None:
     created = await admin.post(PATH, json={"team": team, "models": ["a"], "name": "n"})
     path, etag = f"{PATH}/{ok(created, 201)['prefix']}", created.headers["etag"]
     assert (await admin.get(path)).headers["etag"] == etag
@@ -96,7 +96,7 @@ async def test_of_two_editors_of_a_key_one_gets_412(admin: httpx.AsyncClient, te
     assert ok(await admin.get(path)) == first.json()
 
 
-async def test_a_dry_run_creates_no_key_and_shows_no_secret(admin: httpx.AsyncClient, team: str) -> None:
+async def test_a_dry_run_creates_no_key_and_shows_no_secret(admin: httpx2.AsyncClient, team: str) -> None:
     body = {"team": team, "budget": {"amount_usd": 5}}
     answer = await admin.post(f"{PATH}?dry_run=true", json=body)
     shown = ok(answer)
@@ -107,7 +107,7 @@ async def test_a_dry_run_creates_no_key_and_shows_no_secret(admin: httpx.AsyncCl
     assert ok(await admin.get(PATH, params={"team": team}))["data"] == []
 
 
-async def test_keys_are_filtered_sorted_and_paged(admin: httpx.AsyncClient, team: str) -> None:
+async def test_keys_are_filtered_sorted_and_paged(admin: httpx2.AsyncClient, team: str) -> None:
     made = [ok(await admin.post(PATH, json={"team": team, "name": name, "admin": name == "boss"}), 201) for name in ("b", "boss", "a")]
     ok(await admin.delete(f"{PATH}/{made[0]['prefix']}"))
 
@@ -124,7 +124,7 @@ async def test_keys_are_filtered_sorted_and_paged(admin: httpx.AsyncClient, team
     assert [key["name"] for key in [*page["data"], *rest["data"]]] == ["b", "boss", "a"] and rest["next"] is None
 
 
-async def test_a_complete_key_in_a_path_is_never_repeated(admin: httpx.AsyncClient, team: str) -> None:
+async def test_a_complete_key_in_a_path_is_never_repeated(admin: httpx2.AsyncClient, team: str) -> None:
     key = ok(await admin.post(PATH, json={"team": team}), 201)["key"]
     secret = key[16:]
     ok(await admin.delete(f"{PATH}/{key}"))
@@ -140,7 +140,7 @@ async def test_a_complete_key_in_a_path_is_never_repeated(admin: httpx.AsyncClie
         assert answer.status_code >= 400 and secret not in answer.text, answer.text
 
 
-async def test_keys_are_listed_with_their_usage_and_unused_ones_are_found(admin: httpx.AsyncClient, service: Service, team: str) -> None:
+async def test_keys_are_listed_with_their_usage_and_unused_ones_are_found(admin: httpx2.AsyncClient, service: Service, team: str) -> None:
     used, unused = [ok(await admin.post(PATH, json={"team": team, "name": name}), 201) for name in ("used", "unused")]
     async with service.keyless_client() as caller:
         chat = {"model": "sandbox", "messages": [{"role": "user", "content": "Hi"}]}

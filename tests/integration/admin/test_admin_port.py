@@ -4,7 +4,7 @@ import socket
 from collections.abc import AsyncGenerator, Generator
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import REQUEST_TIMEOUT_S, Service, start, stop
@@ -27,19 +27,19 @@ def separate() -> Generator[tuple[Service, str]]:
 
 
 @pytest.fixture
-async def callers(separate: tuple[Service, str]) -> AsyncGenerator[httpx.AsyncClient]:
+async def callers(separate: tuple[Service, str]) -> AsyncGenerator[httpx2.AsyncClient]:
     async with separate[0].admin_client() as client:
         yield client
 
 
 @pytest.fixture
-async def admin(separate: tuple[Service, str]) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(separate: tuple[Service, str]) -> AsyncGenerator[httpx2.AsyncClient]:
     headers = {"authorization": f"Bearer {separate[0].admin_key}"}
-    async with httpx.AsyncClient(base_url=separate[1], headers=headers, timeout=REQUEST_TIMEOUT_S, verify=False) as client:
+    async with httpx2.AsyncClient(base_url=separate[1], headers=headers, timeout=REQUEST_TIMEOUT_S, verify=False) as client:
         yield client
 
 
-async def test_playground_is_on_the_address_of_the_admin_api_alone(callers: httpx.AsyncClient, admin: httpx.AsyncClient) -> None:
+async def test_playground_is_on_the_address_of_the_admin_api_alone(callers: httpx2.AsyncClient, admin: httpx2.AsyncClient) -> None:
     path = "/admin/v1/playground/chat/completions"
     assert (await callers.post(path, json=CHAT)).status_code == 404
     played = await admin.post(path, json=CHAT)
@@ -49,7 +49,7 @@ async def test_playground_is_on_the_address_of_the_admin_api_alone(callers: http
     assert session["callers_port"] == callers.base_url.port
 
 
-async def test_each_address_serves_its_own_routes_in_every_process(separate: tuple[Service, str], admin: httpx.AsyncClient) -> None:
+async def test_each_address_serves_its_own_routes_in_every_process(separate: tuple[Service, str], admin: httpx2.AsyncClient) -> None:
     service, url = separate
     async with connections(service, 8, service.admin_key) as callers:
         for caller in callers:
@@ -69,7 +69,7 @@ async def test_each_address_serves_its_own_routes_in_every_process(separate: tup
         assert refused.status_code == 404 and "The path is" not in refused.text
 
 
-async def test_answers_of_the_admin_api_and_pages_make_browsers_careful(callers: httpx.AsyncClient, admin: httpx.AsyncClient) -> None:
+async def test_answers_of_the_admin_api_and_pages_make_browsers_careful(callers: httpx2.AsyncClient, admin: httpx2.AsyncClient) -> None:
     for path in ("/admin/v1/teams", "/admin/v1/nothing", "/admin/v1/teams?limit=0"):
         headers = (await admin.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
@@ -79,7 +79,7 @@ async def test_answers_of_the_admin_api_and_pages_make_browsers_careful(callers:
     assert "content-security-policy" not in (await callers.get("/v1/models")).headers
 
 
-async def test_scripts_of_an_allowed_page_read_answers_streams_and_errors(callers: httpx.AsyncClient) -> None:
+async def test_scripts_of_an_allowed_page_read_answers_streams_and_errors(callers: httpx2.AsyncClient) -> None:
     preflight = await callers.options("/v1/chat/completions", headers=PREFLIGHT)
     assert preflight.status_code == 200 and preflight.headers["access-control-allow-origin"] == ORIGIN
     assert preflight.headers["access-control-allow-headers"] == PREFLIGHT["access-control-request-headers"]
@@ -102,7 +102,7 @@ async def test_scripts_of_an_allowed_page_read_answers_streams_and_errors(caller
     assert (await callers.post("/v1/chat/completions", json=CHAT)).headers.keys().isdisjoint({"access-control-allow-origin"})
 
 
-async def test_scripts_of_other_pages_read_nothing(callers: httpx.AsyncClient, admin: httpx.AsyncClient) -> None:
+async def test_scripts_of_other_pages_read_nothing(callers: httpx2.AsyncClient, admin: httpx2.AsyncClient) -> None:
     for client, path in ((callers, "/v1/chat/completions"), (callers, "/v1/models"), (admin, "/admin/v1/teams")):
         refused = await client.options(path, headers={**PREFLIGHT, "origin": "https://evil.example"})
         assert refused.status_code == 403 and "NARTHEX_CORS_ORIGINS" in refused.json()["error"]["message"]
@@ -111,7 +111,7 @@ async def test_scripts_of_other_pages_read_nothing(callers: httpx.AsyncClient, a
         assert "access-control-allow-origin" not in served.headers and served.headers["vary"] == "origin"
 
 
-async def test_admin_routes_take_credentials_of_allowed_origins_and_metrics_none(admin: httpx.AsyncClient) -> None:
+async def test_admin_routes_take_credentials_of_allowed_origins_and_metrics_none(admin: httpx2.AsyncClient) -> None:
     preflight = await admin.options("/admin/v1/teams", headers=PREFLIGHT)
     assert preflight.headers["access-control-allow-credentials"] == "true"
     teams = await admin.get("/admin/v1/teams", headers={"origin": "http://localhost:5173"})

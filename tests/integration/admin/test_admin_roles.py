@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-import httpx
+import httpx2
 import pytest
 from litestar.exceptions import LitestarDeprecationWarning
 
@@ -301,7 +301,7 @@ def as_holder(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-async def made(response: httpx.Response) -> Any:
+async def made(response: httpx2.Response) -> Any:
     assert response.status_code in (200, 201), response.text
     return response.json()
 
@@ -312,7 +312,7 @@ async def world(service: Service) -> World:
         return await _build_world(service, admin)
 
 
-async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
+async def _build_world(service: Service, admin: httpx2.AsyncClient) -> World:
     team, other = unique("team"), unique("team")
     names: dict[str, str] = {"team": team, "empty_team": unique("empty"), "unused": unique("unused")}
     for each in (other, names["empty_team"]):
@@ -379,7 +379,7 @@ def _declared_operations() -> list[Operation[Any, Any]]:
         return operations(create_applications(settings, WriteBatcher(), LoopTurns(), name="operations").gateway)
 
 
-async def _create_account(admin: httpx.AsyncClient, *roles: Mapping[str, str | None]) -> tuple[str, str, str]:
+async def _create_account(admin: httpx2.AsyncClient, *roles: Mapping[str, str | None]) -> tuple[str, str, str]:
     """Its name, its token, and the token's id."""
     name = unique("account")
     await made(await admin.post("/admin/v1/service-accounts", json={"name": name, "roles": list(roles)}))
@@ -401,8 +401,8 @@ def _filled(value: Any, names: Mapping[str, str]) -> Any:
 
 
 async def _send(
-    client: httpx.AsyncClient, operation: Operation[Any, Any], row: Row, token: str, names: Mapping[str, str], **headers: str
-) -> httpx.Response:
+    client: httpx2.AsyncClient, operation: Operation[Any, Any], row: Row, token: str, names: Mapping[str, str], **headers: str
+) -> httpx2.Response:
     """The row's request, as a dry run."""
     path = operation.path.format_map({name: value.replace("/", "%2F") for name, value in _filled(dict(row.path), names).items()})
     query = {**_filled(dict(row.query), names), **({"dry_run": "true"} if operation.access == "write" else {})}
@@ -418,7 +418,7 @@ async def test_every_operation_is_served_to_whom_the_table_says_and_refused_to_o
     slots = asyncio.Semaphore(8)
     wrong: list[str] = []
 
-    async def check(client: httpx.AsyncClient, id: str, role: str, where: str) -> None:
+    async def check(client: httpx2.AsyncClient, id: str, role: str, where: str) -> None:
         row = TABLE[id]
         async with slots:
             status = (await _send(client, world.operations[id], row, world.tokens[role, where], world.names)).status_code
@@ -452,7 +452,7 @@ async def test_a_team_cannot_tell_what_another_has_from_what_does_not_exist(worl
         ("get_episode_timeline", Row("", path={"id": "{episode}"}, query={"team_id": "{team_id}"})),
     ]
 
-    def seen(response: httpx.Response, names: Mapping[str, str]) -> tuple[int, str, str | None]:
+    def seen(response: httpx2.Response, names: Mapping[str, str]) -> tuple[int, str, str | None]:
         text = response.text
         for name, value in names.items():
             text = text.replace(value, f"{{{name}}}")
@@ -512,7 +512,7 @@ async def test_a_repeated_request_of_another_account_gets_no_answer_of_the_first
     body, headers = {"team": world.names["team"], "name": "once"}, {"idempotency-key": unique("key")}
     async with service.keyless_client() as client:
 
-        async def create(role: str, where: str) -> httpx.Response:
+        async def create(role: str, where: str) -> httpx2.Response:
             return await client.post("/admin/v1/keys", json=body, headers={**headers, **as_holder(world.tokens[role, where])})
 
         first = await create("editor", "the team")

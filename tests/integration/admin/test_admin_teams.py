@@ -4,7 +4,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.callers import ALL_DETECTORS
@@ -12,7 +12,7 @@ from tests.support.processes.service import Service
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -21,12 +21,12 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
-async def ok(response: httpx.Response, status: int = 200) -> Any:
+async def ok(response: httpx2.Response, status: int = 200) -> Any:
     assert response.status_code == status, response.text
     return response.json()
 
 
-async def test_a_team_is_created_changed_by_merge_patch_and_deleted(admin: httpx.AsyncClient) -> None:
+async def test_a_team_is_created_changed_by_merge_patch_and_deleted(admin: httpx2.AsyncClient) -> None:
     name = unique("team/with slash")
     created = await admin.post("/admin/v1/teams", json={"name": name, "content": "redacted", "priority": 7})
     assert (await ok(created, 201))["content"] == "redacted"
@@ -44,7 +44,7 @@ async def test_a_team_is_created_changed_by_merge_patch_and_deleted(admin: httpx
     await ok(await admin.get(path), 404)
 
 
-async def test_rules_of_masked_content_are_merged_field_by_field(admin: httpx.AsyncClient) -> None:
+async def test_rules_of_masked_content_are_merged_field_by_field(admin: httpx2.AsyncClient) -> None:
     path = "/admin/v1/teams/" + unique("masked")
     created = await admin.put(path, json={"content": "masked", "mask": {"detectors": ["email"], "patterns": {"a": "a+", "b": "b+"}}})
 
@@ -65,7 +65,7 @@ async def test_rules_of_masked_content_are_merged_field_by_field(admin: httpx.As
         assert named in refused["error"]["message"], refused
 
 
-async def test_of_two_editors_one_gets_412_and_loses_nothing(admin: httpx.AsyncClient) -> None:
+async def test_of_two_editors_one_gets_412_and_loses_nothing(admin: httpx2.AsyncClient) -> None:
     name = unique("edited")
     etag = (await admin.put(f"/admin/v1/teams/{name}", json={})).headers["etag"]
     missing = await ok(await admin.patch(f"/admin/v1/teams/{name}", json={"priority": 1}), 428)
@@ -82,7 +82,7 @@ async def test_of_two_editors_one_gets_412_and_loses_nothing(admin: httpx.AsyncC
     assert (await admin.put("/admin/v1/teams/" + unique("new"), json={}, headers={"if-match": "*"})).status_code == 412
 
 
-async def test_a_dry_run_shows_the_difference_and_changes_nothing(admin: httpx.AsyncClient) -> None:
+async def test_a_dry_run_shows_the_difference_and_changes_nothing(admin: httpx2.AsyncClient) -> None:
     name = unique("dry")
     shown = await ok(await admin.post("/admin/v1/teams?dry_run=true", json={"name": name, "priority": 5}))
     change = {"action": "create", "resource": "team", "name": name, "team": name, "before": None}
@@ -93,7 +93,7 @@ async def test_a_dry_run_shows_the_difference_and_changes_nothing(admin: httpx.A
     await ok(await admin.get(f"/admin/v1/teams/{name}"), 404)
 
 
-async def test_a_repeated_request_with_an_idempotency_key_is_served_once(admin: httpx.AsyncClient) -> None:
+async def test_a_repeated_request_with_an_idempotency_key_is_served_once(admin: httpx2.AsyncClient) -> None:
     body, headers = {"name": unique("once")}, {"idempotency-key": unique("key")}
     first = await admin.post("/admin/v1/teams", json=body, headers=headers)
     again = await admin.post("/admin/v1/teams", json=body, headers=headers)
@@ -103,7 +103,7 @@ async def test_a_repeated_request_with_an_idempotency_key_is_served_once(admin: 
     assert "Idempotency-Key" in other["error"]["message"]
 
 
-async def test_pages_follow_sorting_and_filters(admin: httpx.AsyncClient) -> None:
+async def test_pages_follow_sorting_and_filters(admin: httpx2.AsyncClient) -> None:
     mark = unique("paged")
     for number in range(5):
         await ok(await admin.post("/admin/v1/teams", json={"name": f"{mark}-{number}"}), 201)
@@ -133,6 +133,6 @@ async def test_pages_follow_sorting_and_filters(admin: httpx.AsyncClient) -> Non
         ("limit=1&limit=2", "limit"),
     ],
 )
-async def test_odd_parameters_are_refused_by_name(admin: httpx.AsyncClient, query: str, param: str) -> None:
+async def test_odd_parameters_are_refused_by_name(admin: httpx2.AsyncClient, query: str, param: str) -> None:
     error = (await ok(await admin.get(f"/admin/v1/teams?{query}"), 400))["error"]
     assert (error["param"] == param and "`" + param in error["message"]) or repr(param) in error["message"]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, get_args
 
-import httpx
+import httpx2
 import pytest
 
 import app.api
@@ -37,7 +37,7 @@ def test_reference_has_examples():
     assert len([language for language, _ in EXAMPLES if language == "python"]) >= 4 and len(EXAMPLES) >= 8
 
 
-async def test_reference_page_is_served_with_its_tables(client: httpx.AsyncClient):
+async def test_reference_page_is_served_with_its_tables(client: httpx2.AsyncClient):
     page = await client.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "<h2>Errors</h2>" in page.text and 'id="chat"' in page.text and page.text.count("<table>") > 8 and "x-narthex-drop" in page.text
@@ -76,7 +76,7 @@ def documented_admin_operations() -> set[tuple[str, str]]:
     return named | {(method, one if of == "of one" else many) for many, one in resources for method, of in methods}
 
 
-async def test_every_admin_operation_is_documented_and_no_other(client: httpx.AsyncClient):
+async def test_every_admin_operation_is_documented_and_no_other(client: httpx2.AsyncClient):
     paths: dict[str, dict[str, Any]] = (await client.get("/openapi.json")).json()["paths"]
     operations = {(method.upper(), path) for path, item in paths.items() if path.startswith("/admin/v1/") for method in item}
     documented = documented_admin_operations()
@@ -85,7 +85,7 @@ async def test_every_admin_operation_is_documented_and_no_other(client: httpx.As
     assert sorted(documented - operations) == [], "app/api/reference.md names these, and they do not exist"
 
 
-async def test_every_operation_is_in_the_table_of_routes(client: httpx.AsyncClient):
+async def test_every_operation_is_in_the_table_of_routes(client: httpx2.AsyncClient):
     table = TEXT[: TEXT.index("An operator may give the admin API an address")]
     paths: dict[str, Any] = (await client.get("/openapi.json")).json()["paths"]
     # The sections have what is below a resource of the admin API, and all routes of LMDeploy's proxy.
@@ -93,7 +93,7 @@ async def test_every_operation_is_in_the_table_of_routes(client: httpx.AsyncClie
     assert sorted(path for path in shown if f"`{path.replace('{name}', '{id}')}" not in table) == []
 
 
-async def test_openapi_document_has_the_address_of_the_request_and_an_etag(service: Service, client: httpx.AsyncClient):
+async def test_openapi_document_has_the_address_of_the_request_and_an_etag(service: Service, client: httpx2.AsyncClient):
     response = await client.get("/openapi.json")
     document = response.json()
     assert document["servers"] == [{"url": service.url}] and "/admin/v1/teams" in document["paths"]
@@ -105,7 +105,7 @@ async def test_openapi_document_has_the_address_of_the_request_and_an_etag(servi
     assert "script" not in odd
 
 
-async def test_pages_are_sent_compressed_and_not_again_to_whoever_has_them(client: httpx.AsyncClient):
+async def test_pages_are_sent_compressed_and_not_again_to_whoever_has_them(client: httpx2.AsyncClient):
     for path, times in (("/docs", 4), ("/openapi.json", 5)):
         packed = await client.get(path, headers={"accept-encoding": "br, gzip;q=0.5"})
         plain = await client.get(path, headers={"accept-encoding": "gzip;q=0, identity"})
@@ -117,7 +117,7 @@ async def test_pages_are_sent_compressed_and_not_again_to_whoever_has_them(clien
         assert (again.status_code, again.content) == (304, b"")
 
 
-async def test_everything_that_the_reference_loads_is_small_and_of_this_server(client: httpx.AsyncClient):
+async def test_everything_that_the_reference_loads_is_small_and_of_this_server(client: httpx2.AsyncClient):
     page = await client.get("/docs", headers={"accept-encoding": "gzip"})
     for directive in ("default-src 'none'", "script-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'"):
         assert directive in page.headers["content-security-policy"].split("; ")
@@ -135,7 +135,7 @@ async def test_everything_that_the_reference_loads_is_small_and_of_this_server(c
         assert (await client.get(path)).status_code == 404, path
 
 
-async def test_start_leads_browsers_to_the_dashboard_and_programs_to_the_rest(client: httpx.AsyncClient):
+async def test_start_leads_browsers_to_the_dashboard_and_programs_to_the_rest(client: httpx2.AsyncClient):
     browser = await client.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}, follow_redirects=False)
     assert (browser.status_code, browser.headers["location"], browser.headers["vary"]) == (303, "/dashboard", "accept")
     program = (await client.get("/")).json()
@@ -146,13 +146,13 @@ async def test_start_leads_browsers_to_the_dashboard_and_programs_to_the_rest(cl
 
 
 @pytest.mark.parametrize("path", ["/docs", "/metrics", "/admin/v1/sign-in"])
-async def test_text_names_its_charset_once(client: httpx.AsyncClient, path: str):
+async def test_text_names_its_charset_once(client: httpx2.AsyncClient, path: str):
     response = await client.get(path, headers={"accept": "text/html"})
     content_type = response.headers["content-type"]
     assert content_type.startswith("text/") and content_type.count("charset") == 1
 
 
-async def test_every_link_within_the_reference_leads_somewhere(client: httpx.AsyncClient):
+async def test_every_link_within_the_reference_leads_somewhere(client: httpx2.AsyncClient):
     page = (await client.get("/docs")).text
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(set(ids)) == len(ids)

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -33,7 +33,7 @@ def requested_paths(engine: ScriptedEngine) -> list[str]:
     return [request.path for request in engine.requests if request.path != "/version"]
 
 
-async def test_engine_is_called_in_the_caller_api_if_it_supports_it(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_engine_is_called_in_the_caller_api_if_it_supports_it(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = answer_hello
     raw = json.dumps({**REQUEST, "model": "claude", "top_k": 5, "unheard_of": {"x": 0}}).replace('"x": 0', '"x": 1.50')
     answer = await client.post("/v1/messages", content=raw)
@@ -45,14 +45,14 @@ async def test_engine_is_called_in_the_caller_api_if_it_supports_it(client: http
     assert answer.json() == {**MESSAGE, "id": f"msg_{answer.headers['x-request-id']}", "model": "claude"}
 
 
-async def test_request_is_translated_for_an_engine_without_the_caller_api(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_request_is_translated_for_an_engine_without_the_caller_api(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = answer_hello
     answer = await client.post("/v1/messages", json={**REQUEST, "model": "scripted"}, headers={"anthropic-beta": "some-2026-01-01"})
     assert answer.json()["content"] == [{"type": "text", "text": "Hello."}] and requested_paths(engine) == ["/v1/chat/completions"]
     assert answer.headers["x-narthex-dropped"] == "anthropic-beta" and "anthropic-beta" not in engine.requests[-1].headers
 
 
-async def test_anthropic_betas_reach_an_engine_of_the_same_api(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_anthropic_betas_reach_an_engine_of_the_same_api(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = answer_hello
     answer = await client.post("/v1/messages?beta=true", json={**REQUEST, "model": "claude"}, headers={"anthropic-beta": "a,b"})
     assert (
@@ -60,7 +60,7 @@ async def test_anthropic_betas_reach_an_engine_of_the_same_api(client: httpx.Asy
     )
 
 
-async def test_target_can_be_pinned_to_one_api(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_target_can_be_pinned_to_one_api(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = answer_hello
     for model, path in (("vllm", "/v1/messages"), ("pinned", "/v1/chat/completions")):
         engine.requests.clear()
@@ -68,7 +68,7 @@ async def test_target_can_be_pinned_to_one_api(client: httpx.AsyncClient, engine
         assert requested_paths(engine) == [path]
 
 
-async def test_api_that_no_target_supports_is_501(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_api_that_no_target_supports_is_501(client: httpx2.AsyncClient, engine: ScriptedEngine):
     requests: dict[str, dict[str, Any]] = {
         "/v1/embeddings": {"model": "claude", "input": "x"},
         "/inference/v1/generate": {"model": "claude", "token_ids": [1], "sampling_params": {}},
@@ -88,7 +88,7 @@ async def test_api_that_no_target_supports_is_501(client: httpx.AsyncClient, eng
         ({**REQUEST, "tools": [{"name": "f", "input_schema": 3}]}, "tools.0"),
     ],
 )
-async def test_invalid_messages_request_is_refused_in_the_anthropic_envelope(client: httpx.AsyncClient, body: dict[str, Any], path: str):
+async def test_invalid_messages_request_is_refused_in_the_anthropic_envelope(client: httpx2.AsyncClient, body: dict[str, Any], path: str):
     refused = await client.post("/v1/messages", json={**body, "model": "claude"})
     error_body = refused.json()
     assert refused.status_code == 400 and error_body["type"] == "error" and error_body["error"]["type"] == "invalid_request_error", (
@@ -114,13 +114,13 @@ async def assert_typed_errors(sdk: anthropic.AsyncAnthropic) -> None:
     with pytest.raises(anthropic.AuthenticationError):
         await sdk.with_options(api_key="nx-000000000000-x").messages.create(model="claude", **REQUEST)
     with pytest.raises(anthropic.NotFoundError):
-        await sdk.get("/v1/messages/batches", cast_to=httpx.Response)
+        await sdk.get("/v1/messages/batches", cast_to=httpx2.Response)
     models = await sdk.models.list()
     assert "claude" in [model.id for model in models.data] and (await sdk.models.retrieve("claude")).type == "model"
 
 
 async def test_rate_limits_are_reported_in_anthropic_headers_on_messages(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine
 ):
     engine.script = answer_hello
     service.apply('[[limits]]\nname = "of claude"\nscope = { model = "claude" }\nresource = "requests"\namount = 1\nper = "hour"\n')
@@ -139,7 +139,7 @@ async def test_rate_limits_are_reported_in_anthropic_headers_on_messages(
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
 async def test_client_disconnect_is_charged_the_output_that_was_reserved(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, path: str
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, path: str
 ):
     """Anthropic's streams begin with `output_tokens: 1`, which is not what is charged."""
 

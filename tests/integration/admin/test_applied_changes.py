@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.postgres.database import connect
@@ -42,19 +42,19 @@ async def both_current(own_service: Service) -> None:
 
 
 @pytest.fixture
-async def admin(own_service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(own_service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with own_service.admin_client() as client:
         yield client
 
 
 @pytest.fixture
-async def callers(own_service: Service) -> AsyncGenerator[Sequence[httpx.AsyncClient]]:
+async def callers(own_service: Service) -> AsyncGenerator[Sequence[httpx2.AsyncClient]]:
     async with connections(own_service, CALLERS) as callers:
         yield callers
 
 
 @contextlib.asynccontextmanager
-async def one_paused(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def one_paused(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     """Meanwhile the second worker hangs. The client's connections come from then, so the first one serves them."""
     with paused_processes(service.pid("gateway-1")):
         async with service.admin_client() as admin:
@@ -69,24 +69,24 @@ def model_of(name: str = "sandbox") -> dict[str, Any]:
     return {"targets": [{"provider": "sandbox", "model": name}]}
 
 
-async def chat(client: httpx.AsyncClient, model: str, key: str | None = None) -> int:
+async def chat(client: httpx2.AsyncClient, model: str, key: str | None = None) -> int:
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
     return (await client.post("/v1/chat/completions", json=body, headers=headers)).status_code
 
 
-async def ok(response: httpx.Response, applied: str | None = "2/2") -> Any:
+async def ok(response: httpx2.Response, applied: str | None = "2/2") -> Any:
     assert response.is_success, response.text
     assert response.headers.get("x-narthex-applied") == applied, response.headers
     return response.json()
 
 
-async def all_chat(callers: Sequence[httpx.AsyncClient], model: str, key: str | None = None) -> set[int]:
+async def all_chat(callers: Sequence[httpx2.AsyncClient], model: str, key: str | None = None) -> set[int]:
     return set(await asyncio.gather(*(chat(caller, model, key) for caller in callers)))
 
 
 async def test_a_new_model_is_served_by_every_worker_once_the_answer_is_there(
-    admin: httpx.AsyncClient, callers: Sequence[httpx.AsyncClient]
+    admin: httpx2.AsyncClient, callers: Sequence[httpx2.AsyncClient]
 ) -> None:
     for _ in range(ROUNDS):
         name = unique("model")
@@ -97,7 +97,7 @@ async def test_a_new_model_is_served_by_every_worker_once_the_answer_is_there(
 
 
 async def test_a_revoked_key_is_refused_by_every_worker_once_the_answer_is_there(
-    admin: httpx.AsyncClient, callers: Sequence[httpx.AsyncClient]
+    admin: httpx2.AsyncClient, callers: Sequence[httpx2.AsyncClient]
 ) -> None:
     for _ in range(ROUNDS):
         made = await ok(await admin.post("/admin/v1/keys", json={"team": "revoked at once"}))
@@ -107,7 +107,7 @@ async def test_a_revoked_key_is_refused_by_every_worker_once_the_answer_is_there
 
 
 async def test_what_keys_and_teams_are_held_to_is_in_force_once_the_answer_is_there(
-    admin: httpx.AsyncClient, callers: Sequence[httpx.AsyncClient]
+    admin: httpx2.AsyncClient, callers: Sequence[httpx2.AsyncClient]
 ) -> None:
     team = unique("team")
     await ok(await admin.put(f"/admin/v1/teams/{team}", json={}))
@@ -126,7 +126,7 @@ async def test_what_keys_and_teams_are_held_to_is_in_force_once_the_answer_is_th
     assert await all_chat(callers, "sandbox", rotated["key"]) == {200}
 
 
-async def test_only_changes_of_what_workers_serve_wait_and_have_the_header(admin: httpx.AsyncClient) -> None:
+async def test_only_changes_of_what_workers_serve_wait_and_have_the_header(admin: httpx2.AsyncClient) -> None:
     account = unique("account")
     body = {"name": account, "roles": [{"role": "viewer"}]}
     await ok(await admin.post("/admin/v1/service-accounts", json=body), None)
@@ -149,12 +149,12 @@ async def test_only_changes_of_what_workers_serve_wait_and_have_the_header(admin
     ],
     ids=["neither", "empty", "twice"],
 )
-async def test_an_invalid_wait_is_refused(admin: httpx.AsyncClient, query: str, message: str) -> None:
+async def test_an_invalid_wait_is_refused(admin: httpx2.AsyncClient, query: str, message: str) -> None:
     response = await admin.post(f"/admin/v1/teams?{query}", json={"name": unique("team")})
     assert response.status_code == 400 and message in response.json()["error"]["message"]
 
 
-async def test_a_read_takes_no_wait(admin: httpx.AsyncClient) -> None:
+async def test_a_read_takes_no_wait(admin: httpx2.AsyncClient) -> None:
     assert (await admin.get("/admin/v1/models?wait=false")).status_code == 400
 
 
@@ -198,7 +198,7 @@ async def test_a_repeated_request_waits_for_the_change_of_the_first(own_service:
 
 
 async def test_a_worker_that_is_gone_holds_up_nobody_and_one_of_an_earlier_version_is_named(
-    own_service: Service, admin: httpx.AsyncClient
+    own_service: Service, admin: httpx2.AsyncClient
 ) -> None:
     made = await ok(await admin.post("/admin/v1/keys", json={"team": "gone"}))
     connection = await connect(database_url(own_service))
@@ -228,7 +228,7 @@ async def test_commands_say_who_does_not_serve_their_change(own_service: Service
         assert "Warning: the change is stored, but 1 of 2 workers serve it" in revoked.stderr and ":gateway-1." in revoked.stderr
 
 
-async def test_a_command_ends_when_every_worker_goes_by_its_change(own_service: Service, callers: Sequence[httpx.AsyncClient]) -> None:
+async def test_a_command_ends_when_every_worker_goes_by_its_change(own_service: Service, callers: Sequence[httpx2.AsyncClient]) -> None:
     created = own_service.run("keys", "create", "--team", "commands", "--quiet").stdout.strip()
     assert await all_chat(callers, "sandbox", created) == {200}
     revoked = own_service.run("keys", "revoke", created[:15], "--yes")
@@ -236,7 +236,7 @@ async def test_a_command_ends_when_every_worker_goes_by_its_change(own_service: 
     assert await all_chat(callers, "sandbox", created) == {401}
 
 
-async def test_many_changes_at_once_are_all_served(admin: httpx.AsyncClient, callers: Sequence[httpx.AsyncClient]) -> None:
+async def test_many_changes_at_once_are_all_served(admin: httpx2.AsyncClient, callers: Sequence[httpx2.AsyncClient]) -> None:
     async def change_and_use(number: int) -> Mapping[str, Any]:
         name = unique("model")
         response = await admin.put(f"/admin/v1/models/{name}", json=model_of())
@@ -245,6 +245,6 @@ async def test_many_changes_at_once_are_all_served(admin: httpx.AsyncClient, cal
     assert await asyncio.gather(*(change_and_use(number) for number in range(20))) == [{"applied": "2/2", "status": 200}] * 20
 
 
-async def timed(request: Any) -> tuple[httpx.Response, float]:
+async def timed(request: Any) -> tuple[httpx2.Response, float]:
     began_s = time.monotonic()
     return await request, time.monotonic() - began_s

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
@@ -113,7 +113,7 @@ def run_command(service: Service, *arguments: str, stdin: str | None = None, **e
 async def chat_sender(service: Service) -> AsyncGenerator[Any]:
     async with service.client() as client:
 
-        async def send_chat(model: str, **headers: str) -> httpx.Response:
+        async def send_chat(model: str, **headers: str) -> httpx2.Response:
             body = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
             return await client.post("/v1/chat/completions", json=body, headers=headers)
 
@@ -278,7 +278,7 @@ async def test_worker_started_without_postgres_serves_from_its_snapshot(two_work
                 """503 and broken connections are transient; any other status is final."""
                 try:
                     status = (await send_chat("one")).status_code
-                except httpx.TransportError:
+                except httpx2.TransportError:
                     return False
                 assert status in (200, 503)
                 return status == 200

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -58,12 +58,12 @@ class EnginePool(NamedTuple):
     """The engines by name, and a client with the admin key."""
 
     by_name: Mapping[str, ScriptedEngine]
-    admin: httpx.AsyncClient
+    admin: httpx2.AsyncClient
 
     def address(self, name: str) -> str:
         return f"http://127.0.0.1:{self.by_name[name].port}"
 
-    async def run_operation(self, model: str, operation: str, **arguments: Any) -> httpx.Response:
+    async def run_operation(self, model: str, operation: str, **arguments: Any) -> httpx2.Response:
         return await self.admin.post(f"{ROUTE}/{model}/engine/{operation}", json=arguments)
 
 
@@ -94,7 +94,7 @@ async def running(service: Service) -> AsyncGenerator[EnginePool]:
         await engine.stop()
 
 
-async def endpoints(admin: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
+async def endpoints(admin: httpx2.AsyncClient) -> dict[str, dict[str, Any]]:
     answer = await admin.get("/admin/v1/endpoints")
     assert answer.status_code == 200, answer.text
     return {each["provider"]: each for each in answer.json()["data"]}
@@ -394,7 +394,7 @@ async def test_invalid_operation_request_reaches_no_engine(
     assert not any(each.requests for each in engine_pool.by_name.values())
 
 
-async def test_engine_operations_require_an_admin_key(engine_pool: EnginePool, client: httpx.AsyncClient):
+async def test_engine_operations_require_an_admin_key(engine_pool: EnginePool, client: httpx2.AsyncClient):
     assert (await client.get("/admin/v1/endpoints")).status_code == 403
     assert (await client.post(f"{ROUTE}/on-vllm/engine/sleep", json={})).status_code == 403
     assert not engine_pool.by_name["vllm"].requests
@@ -409,7 +409,7 @@ SELECTED = {
 
 
 @pytest.mark.parametrize("name", SELECTED)
-async def test_lora_adapter_is_selected_in_each_engines_own_way(engine_pool: EnginePool, client: httpx.AsyncClient, name: str):
+async def test_lora_adapter_is_selected_in_each_engines_own_way(engine_pool: EnginePool, client: httpx2.AsyncClient, name: str):
     engine_pool.by_name[name].script = ReceivedRequest.respond_completion
     answer = await client.post(CHAT, json={**HELLO, "model": f"sql-on-{name}"})
     assert answer.status_code == 200 and answer.json()["model"] == f"sql-on-{name}", answer.text
@@ -417,7 +417,7 @@ async def test_lora_adapter_is_selected_in_each_engines_own_way(engine_pool: Eng
     assert {key: sent.get(key) for key in SELECTED[name]} == SELECTED[name]
 
 
-async def test_missing_lora_adapter_is_404_without_an_upstream_call(engine_pool: EnginePool, client: httpx.AsyncClient):
+async def test_missing_lora_adapter_is_404_without_an_upstream_call(engine_pool: EnginePool, client: httpx2.AsyncClient):
     answer = await client.post(CHAT, json={**HELLO, "model": "on-vllm/no-such"})
     assert (
         answer.status_code == 404

@@ -5,7 +5,7 @@ import contextlib
 import uuid
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -60,7 +60,7 @@ async def test_an_export_breaks_off_when_access_ends(service: Service, how: str)
         pieces = response.aiter_bytes()
         lines += (await anext(pieces)).count(b"\n")
         await end_access(service, name, team, how)
-        with contextlib.nullcontext() if how == "kept" else pytest.raises(httpx.RemoteProtocolError):
+        with contextlib.nullcontext() if how == "kept" else pytest.raises(httpx2.RemoteProtocolError):
             async for piece in pieces:
                 lines += piece.count(b"\n")
                 await asyncio.sleep(PAUSE_S)

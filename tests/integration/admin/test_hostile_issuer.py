@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes import service as services
@@ -99,7 +99,7 @@ def signing_in(issuer: OidcIssuer) -> Generator[Service]:
 
 
 @pytest.fixture
-async def browser(signing_in: Service, issuer: OidcIssuer) -> AsyncGenerator[httpx.AsyncClient]:
+async def browser(signing_in: Service, issuer: OidcIssuer) -> AsyncGenerator[httpx2.AsyncClient]:
     issuer.answers, issuer.changed_claims = {}, {}
     issuer.person = {"sub": secrets.token_hex(8), "email": f"{secrets.token_hex(4)}@example.com"}
     # The key that signs is a new one, so that the gateway asks for the issuer's keys.
@@ -108,7 +108,7 @@ async def browser(signing_in: Service, issuer: OidcIssuer) -> AsyncGenerator[htt
         yield client
 
 
-async def complete(browser: httpx.AsyncClient) -> httpx.Response:
+async def complete(browser: httpx2.AsyncClient) -> httpx2.Response:
     """The gateway's response to a browser that comes back from the issuer."""
     begun = await browser.get(SIGN_IN)
     assert begun.status_code == 303, begun.text
@@ -122,7 +122,7 @@ def log_of(service: Service) -> str:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_an_odd_answer_is_an_error_that_says_so(browser: httpx.AsyncClient, issuer: OidcIssuer, signing_in: Service, name: str):
+async def test_an_odd_answer_is_an_error_that_says_so(browser: httpx2.AsyncClient, issuer: OidcIssuer, signing_in: Service, name: str):
     issuer.answers = ANSWERS[name]
     response = await complete(browser)
     assert response.status_code == 502 and len(response.content) < 2_000, response.text
@@ -132,14 +132,14 @@ async def test_an_odd_answer_is_an_error_that_says_so(browser: httpx.AsyncClient
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-async def test_an_odd_claim_is_an_error_that_says_so(browser: httpx.AsyncClient, issuer: OidcIssuer, signing_in: Service, name: str):
+async def test_an_odd_claim_is_an_error_that_says_so(browser: httpx2.AsyncClient, issuer: OidcIssuer, signing_in: Service, name: str):
     issuer.changed_claims = CLAIMS[name]
     response = await complete(browser)
     assert response.status_code == 502 and "ID token is not accepted" in response.json()["error"]["message"], response.text
     assert "Traceback" not in log_of(signing_in)
 
 
-async def test_groups_without_end_do_not_prevent_signing_in(browser: httpx.AsyncClient, issuer: OidcIssuer):
+async def test_groups_without_end_do_not_prevent_signing_in(browser: httpx2.AsyncClient, issuer: OidcIssuer):
     issuer.changed_claims = {"groups": [*([None, 5, "g" * 5_000] * 12), *range(2_000), "readers"]}
     response = await complete(browser)
     assert response.status_code == 303, response.text
@@ -164,7 +164,7 @@ async def test_people_do_not_wait_one_after_the_other_for_an_issuer_that_hangs_a
         await asyncio.to_thread(services.stop, service)
 
 
-async def test_keys_without_end_take_no_time_of_callers(browser: httpx.AsyncClient, issuer: OidcIssuer, signing_in: Service):
+async def test_keys_without_end_take_no_time_of_callers(browser: httpx2.AsyncClient, issuer: OidcIssuer, signing_in: Service):
     modulus = encoded(secrets.token_bytes(47_000))
     answer = json.dumps({"keys": [{"kty": "RSA", "n": modulus, "e": "AQAB"}] * 8}).encode()
 

@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -38,7 +38,7 @@ async def test_model_of_any_name_is_shown_and_called_by_its_name(service: Servic
         assert deleted.status_code == 200, deleted.text
 
 
-async def _until_there(client: httpx.AsyncClient, path: str) -> httpx.Response:
+async def _until_there(client: httpx2.AsyncClient, path: str) -> httpx2.Response:
     for _ in range(200):
         response = await client.get(path)
         if response.status_code == 200:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.integration.conftest import NODE_SECRET
@@ -38,10 +38,10 @@ async def node() -> AsyncGenerator[ScriptedEngine]:
 
 
 @pytest.fixture
-async def proxy(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def proxy(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client that connects as a node does: the secret is the password in the URL."""
-    url = httpx.URL(service.url).copy_with(username="node", password=NODE_SECRET)
-    async with httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
+    url = httpx2.URL(service.url).copy_with(username="node", password=NODE_SECRET)
+    async with httpx2.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 
@@ -50,7 +50,7 @@ def registration(engine: ScriptedEngine, host: str = "127.0.0.1", **status: Any)
     return {"url": f"http://{host}:{engine.port}", "status": {"models": ["internlm"], "role": 1, **status}}
 
 
-async def wait_until_served(client: httpx.AsyncClient, times: int = 12) -> None:
+async def wait_until_served(client: httpx2.AsyncClient, times: int = 12) -> None:
     async def is_served() -> bool:
         for _ in range(times):
             answer = await client.post(CHAT, json={"model": "internlm", "messages": HI}, headers={"connection": "close"})
@@ -68,7 +68,7 @@ async def remove(service: Service, engine: ScriptedEngine) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
 async def test_node_that_registers_serves_until_it_is_removed(
-    service: Service, client: httpx.AsyncClient, proxy: httpx.AsyncClient, node: ScriptedEngine, host: str
+    service: Service, client: httpx2.AsyncClient, proxy: httpx2.AsyncClient, node: ScriptedEngine, host: str
 ):
     answer = await proxy.post("/nodes/add", json=registration(node, host))
     assert (answer.status_code, answer.json()) == (200, "Added successfully")
@@ -92,7 +92,7 @@ async def test_node_that_registers_serves_until_it_is_removed(
     await wait_until(is_gone)
 
 
-async def test_node_joins_although_it_does_not_answer_yet(client: httpx.AsyncClient, service: Service, proxy: httpx.AsyncClient):
+async def test_node_joins_although_it_does_not_answer_yet(client: httpx2.AsyncClient, service: Service, proxy: httpx2.AsyncClient):
     """LMDeploy registers while it starts."""
     late = ScriptedEngine()
     await late.start()
@@ -106,14 +106,14 @@ async def test_node_joins_although_it_does_not_answer_yet(client: httpx.AsyncCli
     await late.stop()
 
 
-async def test_models_of_a_node_that_lists_none_are_fetched(service: Service, proxy: httpx.AsyncClient, node: ScriptedEngine):
+async def test_models_of_a_node_that_lists_none_are_fetched(service: Service, proxy: httpx2.AsyncClient, node: ScriptedEngine):
     answer = await proxy.post("/nodes/add", json={"url": f"http://127.0.0.1:{node.port}"})
     assert answer.status_code == 200 and any(request.path == "/v1/models" for request in node.get_requests)
     await remove(service, node)
 
 
 async def test_silent_node_is_removed_and_one_that_answers_probes_stays(
-    service: Service, client: httpx.AsyncClient, proxy: httpx.AsyncClient, node: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, proxy: httpx2.AsyncClient, node: ScriptedEngine
 ):
     """The one that stays registered first: without probes it would expire first."""
     await proxy.post("/nodes/add", json=registration(node))
@@ -138,7 +138,7 @@ async def test_silent_node_is_removed_and_one_that_answers_probes_stays(
     await remove(service, node)
 
 
-async def test_the_gateway_itself_is_no_node(proxy: httpx.AsyncClient, service: Service):
+async def test_the_gateway_itself_is_no_node(proxy: httpx2.AsyncClient, service: Service):
     answer = await proxy.post("/nodes/add", json={"url": service.url, "status": {"models": ["internlm"]}})
     assert answer.status_code == 403 and "is the gateway itself" in str(answer.json()["detail"])
 
@@ -159,21 +159,21 @@ async def test_the_gateway_itself_is_no_node(proxy: httpx.AsyncClient, service: 
         ({}, 422, "missing required field `url`"),
     ],
 )
-async def test_bad_registration_is_refused_with_the_reason(proxy: httpx.AsyncClient, body: dict[str, Any], status: int, reason: str):
+async def test_bad_registration_is_refused_with_the_reason(proxy: httpx2.AsyncClient, body: dict[str, Any], status: int, reason: str):
     answer = await proxy.post("/nodes/add", json=body)
     assert answer.status_code == status and reason in str(answer.json()["detail"])
 
 
-async def test_node_that_answers_nonsense_is_refused(proxy: httpx.AsyncClient, node: ScriptedEngine):
+async def test_node_that_answers_nonsense_is_refused(proxy: httpx2.AsyncClient, node: ScriptedEngine):
     for nonsense in (b"<html>", b'{"data": "none"}', b'{"data": []}'):
         node.get_responses = {"/v1/models": nonsense}
         answer = await proxy.post("/nodes/add", json={"url": f"http://127.0.0.1:{node.port}"})
         assert answer.status_code == 400 and "lists no models" in answer.json()["detail"]
 
 
-async def test_secret_opens_only_registration(service: Service, proxy: httpx.AsyncClient):
-    url = httpx.URL(service.url)
-    async with httpx.AsyncClient(base_url=url.copy_with(username="node", password="wrong"), verify=False) as wrong:
+async def test_secret_opens_only_registration(service: Service, proxy: httpx2.AsyncClient):
+    url = httpx2.URL(service.url)
+    async with httpx2.AsyncClient(base_url=url.copy_with(username="node", password="wrong"), verify=False) as wrong:
         answer = await wrong.post("/nodes/add", json={"url": "http://127.0.0.1:9"})
         assert answer.status_code == 401 and answer.headers["www-authenticate"].startswith("Basic")
     async with service.keyless_client() as keyless:
@@ -190,7 +190,7 @@ async def test_secret_opens_only_registration(service: Service, proxy: httpx.Asy
         assert (await caller.post("/nodes/add", json={"url": "http://127.0.0.1:9"})).status_code == 403
 
 
-async def test_admin_terminates_nodes(service: Service, proxy: httpx.AsyncClient, node: ScriptedEngine):
+async def test_admin_terminates_nodes(service: Service, proxy: httpx2.AsyncClient, node: ScriptedEngine):
     async with service.admin_client() as admin:
 
         async def is_known() -> bool:
@@ -208,7 +208,7 @@ async def test_admin_terminates_nodes(service: Service, proxy: httpx.AsyncClient
 
 
 async def test_registration_does_not_change_the_configurations_hash(
-    service: Service, client: httpx.AsyncClient, proxy: httpx.AsyncClient, node: ScriptedEngine, engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, proxy: httpx2.AsyncClient, node: ScriptedEngine, engine: ScriptedEngine
 ):
     async def recorded_hash() -> str:
         inference = (await client.post(CHAT, json={"model": "scripted", "messages": HI})).json()["id"]
@@ -226,7 +226,7 @@ async def test_registration_does_not_change_the_configurations_hash(
     await remove(service, node)
 
 
-async def test_addresses_behind_a_name_are_endpoints(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_addresses_behind_a_name_are_endpoints(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     service.apply(f"""
         [providers]
         named = {{ adapter = "openai", base_url = "dns+http://localhost:{engine.port}/v1" }}
@@ -240,7 +240,7 @@ async def test_addresses_behind_a_name_are_endpoints(service: Service, client: h
 
 
 async def test_drained_endpoint_gets_no_new_requests(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     one, two = f"http://127.0.0.1:{engine.port}/v1", f"http://127.0.0.1:{second_engine.port}/v1"
     service.apply(f"""

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -33,18 +33,18 @@ class Resource:
         self.path = re.sub(r"{(\w+)}", lambda match: quote(self.key[match[1]], safe=""), template)
         self.is_conditional = any(each["name"].lower() == "if-match" for each in operations["put"].get("parameters", ()))
 
-    def match(self, shown: httpx.Response | None) -> dict[str, str]:
+    def match(self, shown: httpx2.Response | None) -> dict[str, str]:
         return {"if-match": shown.headers["etag"]} if self.is_conditional and shown is not None else {}
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as admin:
         yield admin
 
 
 @pytest.fixture
-async def resources(admin: httpx.AsyncClient) -> AsyncGenerator[list[Resource]]:
+async def resources(admin: httpx2.AsyncClient) -> AsyncGenerator[list[Resource]]:
     """The resources that can be read and put. Each of them exists; those that did not are deleted again."""
     document = (await admin.get("/openapi.json")).json()
     paths: Mapping[str, Any] = {path: each for path, each in document["paths"].items() if path.startswith("/admin/")}
@@ -63,14 +63,14 @@ async def resources(admin: httpx.AsyncClient) -> AsyncGenerator[list[Resource]]:
         assert deleted.status_code == 200, (resource.template, deleted.text)
 
 
-async def version_of(admin: httpx.AsyncClient) -> Any:
+async def version_of(admin: httpx2.AsyncClient) -> Any:
     """Returns the configuration's version and the newest event of the audit log: any change would change them."""
     versions = (await admin.get("/admin/v1/configuration/versions", params={"limit": 1})).json()["data"]
     events = (await admin.get("/admin/v1/audit", params={"limit": 1})).json()["data"]
     return versions[0]["version"], events[0]["id"]
 
 
-async def test_put_of_what_get_gave_changes_nothing(admin: httpx.AsyncClient, resources: list[Resource]):
+async def test_put_of_what_get_gave_changes_nothing(admin: httpx2.AsyncClient, resources: list[Resource]):
     assert {each.template.split("/")[3] for each in resources} >= {"providers", "models", "teams", "prices", "credentials", "budgets"}
     before = await version_of(admin)
     for resource in resources:
@@ -83,7 +83,7 @@ async def test_put_of_what_get_gave_changes_nothing(admin: httpx.AsyncClient, re
         assert await version_of(admin) == before, resource.template
 
 
-async def test_a_read_only_field_with_another_value_is_a_400_that_names_it(admin: httpx.AsyncClient, resources: list[Resource]):
+async def test_a_read_only_field_with_another_value_is_a_400_that_names_it(admin: httpx2.AsyncClient, resources: list[Resource]):
     document = (await admin.get("/openapi.json")).json()
     tried = 0
     for resource in resources:
@@ -104,7 +104,7 @@ async def test_a_read_only_field_with_another_value_is_a_400_that_names_it(admin
     assert tried > 20
 
 
-async def test_what_does_not_exist_yet_has_no_read_only_fields_but_its_name(admin: httpx.AsyncClient):
+async def test_what_does_not_exist_yet_has_no_read_only_fields_but_its_name(admin: httpx2.AsyncClient):
     path = "/admin/v1/metrics/put-what-get-gave-new"
     settings = {"kind": "boolean", "level": "inference"}
     early = await admin.put(path, json={**settings, "created_at": "2026-01-01T00:00:00+00:00"})
@@ -116,7 +116,7 @@ async def test_what_does_not_exist_yet_has_no_read_only_fields_but_its_name(admi
     await admin.delete(path, headers={"if-match": "*"})
 
 
-async def test_a_target_is_put_back_with_its_number(admin: httpx.AsyncClient, resources: list[Resource]):
+async def test_a_target_is_put_back_with_its_number(admin: httpx2.AsyncClient, resources: list[Resource]):
     model = next(each for each in resources if each.template == "/admin/v1/models/{name}")
     shown = await admin.get(f"{model.path}/targets")
     target = shown.json()["data"][0]

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.commands import run_command
@@ -20,25 +20,25 @@ METADATA = [
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as admin:
         yield admin
 
 
 def own_urls(service: Service) -> list[str]:
-    port = httpx.URL(service.url).port
+    port = httpx2.URL(service.url).port
     return [f"http://127.0.0.1:{port}/v1", f"http://localhost:{port}/v1", f"http://0x7f000001:{port}"]
 
 
 @pytest.mark.parametrize("url", METADATA)
-async def test_a_new_provider_at_a_metadata_service_is_refused_in_words(admin: httpx.AsyncClient, url: str):
+async def test_a_new_provider_at_a_metadata_service_is_refused_in_words(admin: httpx2.AsyncClient, url: str):
     answer = await admin.put("/admin/v1/providers/refused-metadata", json={"adapter": "openai", "base_url": url})
     assert answer.status_code == 400
     message = answer.json()["error"]["message"]
     assert "providers.refused-metadata.base_url" in message and "NARTHEX_ALLOWED_ADDRESSES" in message
 
 
-async def test_a_new_provider_or_endpoint_that_is_the_gateway_itself_is_refused_in_words(admin: httpx.AsyncClient, service: Service):
+async def test_a_new_provider_or_endpoint_that_is_the_gateway_itself_is_refused_in_words(admin: httpx2.AsyncClient, service: Service):
     for url in own_urls(service):
         answer = await admin.put("/admin/v1/providers/refused-self", json={"adapter": "openai", "base_url": url})
         assert (answer.status_code, "the gateway itself" in answer.text) == (400, True), answer.text
@@ -55,14 +55,14 @@ async def test_a_new_provider_or_endpoint_that_is_the_gateway_itself_is_refused_
 
 
 @pytest.mark.parametrize("url", ["https://169.254.169.254/hook", "https://metadata.google.internal/"])
-async def test_a_webhook_at_a_metadata_service_is_refused_in_words(admin: httpx.AsyncClient, url: str):
+async def test_a_webhook_at_a_metadata_service_is_refused_in_words(admin: httpx2.AsyncClient, url: str):
     answer = await admin.post("/admin/v1/webhooks", json={"name": "refused-hook", "url": url})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "url")
     assert "NARTHEX_ALLOWED_ADDRESSES" in answer.json()["error"]["message"]
 
 
 async def test_what_is_configured_already_keeps_the_service_running_and_is_not_called(
-    admin: httpx.AsyncClient, client: httpx.AsyncClient, service: Service
+    admin: httpx2.AsyncClient, client: httpx2.AsyncClient, service: Service
 ):
     """A command stores it whose setting allows it, like a version that did not look; the gateway's setting does not."""
     self_url = own_urls(service)[1]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import redis
 from click.testing import CliRunner
@@ -199,7 +199,7 @@ async def send_secrets(exposed: SecretsUnderTest) -> None:
     # Few at once, so that a busy machine does not run into the timeouts; slow hosts cost nothing but time.
     few, many = asyncio.Semaphore(4), asyncio.Semaphore(100)
 
-    async def send(client: httpx.AsyncClient, path: str, body: dict[str, Any]) -> httpx.Response:
+    async def send(client: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> httpx2.Response:
         async with many if SLOW in body["model"] else few:
             answer = await client.post(path, json=body)
             exposed.responses.append(

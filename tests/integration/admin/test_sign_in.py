@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.postgres.database import connect
@@ -60,35 +60,35 @@ def person(issuer: OidcIssuer) -> Generator[dict[str, Any]]:
 
 
 @pytest.fixture
-async def browser(signing_in: Service, person: dict[str, Any]) -> AsyncGenerator[httpx.AsyncClient]:
+async def browser(signing_in: Service, person: dict[str, Any]) -> AsyncGenerator[httpx2.AsyncClient]:
     async with signing_in.keyless_client() as client:
         client.headers["accept"] = "text/html,*/*;q=0.8"
         yield client
 
 
-async def ok(response: httpx.Response, status: int = 200) -> Any:
+async def ok(response: httpx2.Response, status: int = 200) -> Any:
     assert response.status_code == status, response.text
     return response.json()
 
 
-async def to_the_issuer(browser: httpx.AsyncClient, **query: str) -> str:
+async def to_the_issuer(browser: httpx2.AsyncClient, **query: str) -> str:
     begun = await browser.get(SIGN_IN, params=query)
     assert begun.status_code == 303, begun.text
     return begun.headers["location"]
 
 
-async def back_from_the_issuer(browser: httpx.AsyncClient, url: str) -> str:
+async def back_from_the_issuer(browser: httpx2.AsyncClient, url: str) -> str:
     response = await browser.get(url)
     assert response.status_code == 302, response.text
     return response.headers["location"]
 
 
-async def sign_in(browser: httpx.AsyncClient, **query: str) -> httpx.Response:
+async def sign_in(browser: httpx2.AsyncClient, **query: str) -> httpx2.Response:
     return await browser.get(await back_from_the_issuer(browser, await to_the_issuer(browser, **query)))
 
 
 async def test_a_browser_signs_in_has_its_groups_roles_and_signs_out(
-    browser: httpx.AsyncClient, signing_in: Service, person: dict[str, Any]
+    browser: httpx2.AsyncClient, signing_in: Service, person: dict[str, Any]
 ) -> None:
     signed_in = await sign_in(browser, return_to="/docs?x=1#keys")
     assert signed_in.status_code == 303, signed_in.text
@@ -117,7 +117,7 @@ async def test_a_browser_signs_in_has_its_groups_roles_and_signs_out(
         assert (await browser.get("/admin/v1/session")).status_code == 401
 
 
-async def test_groups_are_those_of_the_last_sign_in(browser: httpx.AsyncClient, person: dict[str, Any]) -> None:
+async def test_groups_are_those_of_the_last_sign_in(browser: httpx2.AsyncClient, person: dict[str, Any]) -> None:
     await sign_in(browser)
     person["realm_access"] = {"groups": ["platform", "unknown"]}
     assert (await ok(await browser.get("/admin/v1/session")))["roles"] == [{"role": "viewer", "team": None}]
@@ -129,7 +129,7 @@ async def test_groups_are_those_of_the_last_sign_in(browser: httpx.AsyncClient, 
     assert (await browser.get("/admin/v1/teams")).status_code == 403
 
 
-async def test_claims_may_be_in_userinfo_alone_and_the_key_another(browser: httpx.AsyncClient, issuer: OidcIssuer) -> None:
+async def test_claims_may_be_in_userinfo_alone_and_the_key_another(browser: httpx2.AsyncClient, issuer: OidcIssuer) -> None:
     issuer.in_id_token = False
     issuer.rotate_key("ES256")
     assert (await sign_in(browser)).status_code == 303
@@ -150,7 +150,7 @@ async def test_claims_may_be_in_userinfo_alone_and_the_key_another(browser: http
     ],
 )
 async def test_an_id_token_that_is_not_for_this_sign_in_is_refused(
-    browser: httpx.AsyncClient, issuer: OidcIssuer, change: dict[str, Any], reason: str
+    browser: httpx2.AsyncClient, issuer: OidcIssuer, change: dict[str, Any], reason: str
 ) -> None:
     issuer.changed_claims = change
     refused = await sign_in(browser)
@@ -158,7 +158,7 @@ async def test_an_id_token_that_is_not_for_this_sign_in_is_refused(
     assert "narthex_session" not in browser.cookies
 
 
-async def test_a_token_of_an_unknown_key_is_refused(browser: httpx.AsyncClient, issuer: OidcIssuer) -> None:
+async def test_a_token_of_an_unknown_key_is_refused(browser: httpx2.AsyncClient, issuer: OidcIssuer) -> None:
     await sign_in(browser)
     url = await back_from_the_issuer(browser, await to_the_issuer(browser))
     published = issuer.published_keys
@@ -170,7 +170,7 @@ async def test_a_token_of_an_unknown_key_is_refused(browser: httpx.AsyncClient, 
     assert (await sign_in(browser)).status_code == 303
 
 
-async def test_an_answer_counts_once_and_in_the_browser_that_began(browser: httpx.AsyncClient, signing_in: Service) -> None:
+async def test_an_answer_counts_once_and_in_the_browser_that_began(browser: httpx2.AsyncClient, signing_in: Service) -> None:
     url = await back_from_the_issuer(browser, await to_the_issuer(browser))
     async with signing_in.keyless_client() as other:
         assert "not begun in this browser" in (await ok(await other.get(url), 400))["error"]["message"]
@@ -187,7 +187,7 @@ async def test_an_answer_counts_once_and_in_the_browser_that_began(browser: http
     assert again.status_code == 400 and "invalid_grant" in again.text
 
 
-async def test_tabs_can_sign_in_at_once(browser: httpx.AsyncClient) -> None:
+async def test_tabs_can_sign_in_at_once(browser: httpx2.AsyncClient) -> None:
     urls = [await back_from_the_issuer(browser, await to_the_issuer(browser)) for _ in range(3)]
     assert [(await browser.get(url)).status_code for url in urls] == [303, 303, 303]
     for _ in range(8):
@@ -199,15 +199,15 @@ async def test_tabs_can_sign_in_at_once(browser: httpx.AsyncClient) -> None:
     "target",
     ["//evil.example", "/\\evil.example", "https://evil.example/", "javascript:alert(1)", "http://app.example:5173@evil.example", "", "x"],
 )
-async def test_nobody_is_sent_to_another_site(browser: httpx.AsyncClient, target: str) -> None:
+async def test_nobody_is_sent_to_another_site(browser: httpx2.AsyncClient, target: str) -> None:
     assert (await browser.get(SIGN_IN, params={"return_to": target})).status_code == 400
 
 
-async def test_pages_of_permitted_origins_get_people_back(browser: httpx.AsyncClient) -> None:
+async def test_pages_of_permitted_origins_get_people_back(browser: httpx2.AsyncClient) -> None:
     assert (await sign_in(browser, return_to=f"{APP}/keys?page=2")).headers["location"] == f"{APP}/keys?page=2"
 
 
-async def test_a_page_of_another_origin_cannot_use_the_session(browser: httpx.AsyncClient, person: dict[str, Any]) -> None:
+async def test_a_page_of_another_origin_cannot_use_the_session(browser: httpx2.AsyncClient, person: dict[str, Any]) -> None:
     person["realm_access"] = {"groups": ["platform"]}
     await sign_in(browser)
     body = {"name": f"team-{person['sub']}"}
@@ -216,7 +216,7 @@ async def test_a_page_of_another_origin_cannot_use_the_session(browser: httpx.As
     assert (await browser.post("/admin/v1/teams", json=body, headers={"origin": APP})).status_code == 201
 
 
-async def test_a_disabled_user_cannot_sign_in(browser: httpx.AsyncClient, signing_in: Service) -> None:
+async def test_a_disabled_user_cannot_sign_in(browser: httpx2.AsyncClient, signing_in: Service) -> None:
     await sign_in(browser)
     user = (await ok(await browser.get("/admin/v1/session")))["id"]
     async with signing_in.admin_client() as admin:
@@ -228,7 +228,7 @@ async def test_a_disabled_user_cannot_sign_in(browser: httpx.AsyncClient, signin
     assert (await sign_in(browser)).status_code == 303
 
 
-async def test_one_of_a_users_sessions_ends_and_the_others_go_on(browser: httpx.AsyncClient, signing_in: Service) -> None:
+async def test_one_of_a_users_sessions_ends_and_the_others_go_on(browser: httpx2.AsyncClient, signing_in: Service) -> None:
     await sign_in(browser)
     user = (await ok(await browser.get("/admin/v1/session")))["id"]
     async with signing_in.admin_client() as admin:
@@ -242,14 +242,14 @@ async def test_one_of_a_users_sessions_ends_and_the_others_go_on(browser: httpx.
     assert later["id"] != earlier["id"] and (await browser.get("/admin/v1/session")).status_code == 200
 
 
-async def test_what_the_issuer_says_is_shown_as_text(browser: httpx.AsyncClient, issuer: OidcIssuer) -> None:
+async def test_what_the_issuer_says_is_shown_as_text(browser: httpx2.AsyncClient, issuer: OidcIssuer) -> None:
     issuer.refuses = True
     page = await sign_in(browser)
     assert page.status_code == 403 and "access_denied The &lt;b&gt;person&lt;/b&gt; said no" in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
-async def test_people_with_one_name_are_two_users(browser: httpx.AsyncClient, person: dict[str, Any]) -> None:
+async def test_people_with_one_name_are_two_users(browser: httpx2.AsyncClient, person: dict[str, Any]) -> None:
     await sign_in(browser)
     first = await ok(await browser.get("/admin/v1/session"))
     person["sub"] += "-b"
@@ -265,7 +265,7 @@ async def test_people_with_one_name_are_two_users(browser: httpx.AsyncClient, pe
 
 
 @pytest.mark.parametrize("change", ["used_at = now() - interval '3601 seconds'", "expires_at = now()"])
-async def test_a_session_ends_when_it_is_not_used_or_is_old(browser: httpx.AsyncClient, signing_in: Service, change: str) -> None:
+async def test_a_session_ends_when_it_is_not_used_or_is_old(browser: httpx2.AsyncClient, signing_in: Service, change: str) -> None:
     await sign_in(browser)
     session = await ok(await browser.get("/admin/v1/session"))
     connection = await connect(database_url(signing_in))
@@ -277,14 +277,14 @@ async def test_a_session_ends_when_it_is_not_used_or_is_old(browser: httpx.Async
     assert "session has ended" in ended["error"]["message"]
 
 
-async def test_an_issuer_that_is_down_is_a_503(browser: httpx.AsyncClient, issuer: OidcIssuer) -> None:
+async def test_an_issuer_that_is_down_is_a_503(browser: httpx2.AsyncClient, issuer: OidcIssuer) -> None:
     url = await back_from_the_issuer(browser, await to_the_issuer(browser))
     issuer.is_down = True
     page = await browser.get(url)
     assert page.status_code == 503 and "issuer answered with status 503" in page.text
 
 
-async def test_no_token_or_secret_is_stored_or_logged(browser: httpx.AsyncClient, signing_in: Service, issuer: OidcIssuer) -> None:
+async def test_no_token_or_secret_is_stored_or_logged(browser: httpx2.AsyncClient, signing_in: Service, issuer: OidcIssuer) -> None:
     await sign_in(browser)
     stored = {"tables": await all_stored_text(signing_in), **file_contents(signing_in.home)}
     assert len(issuer.issued_tokens) > 4

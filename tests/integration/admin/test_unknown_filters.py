@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain import uuid7
@@ -41,7 +41,7 @@ CASES = [(path, name) for path, names in LISTS.items() for name in names]
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as admin:
         yield admin
 
@@ -69,21 +69,21 @@ async def recorded(service: Service) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("path", "name"), CASES, ids=[f"{path} by {name}" for path, name in CASES])
-async def test_a_name_that_never_was_is_a_400_in_words(admin: httpx.AsyncClient, path: str, name: str):
+async def test_a_name_that_never_was_is_a_400_in_words(admin: httpx2.AsyncClient, path: str, name: str):
     answer = await admin.get(f"/admin/v1/{path}", params={name: UNKNOWN[name]})
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, name)
     assert "There is no" in error["message"] and UNKNOWN[name] in error["message"] and "no record of one" in error["message"]
 
 
-async def test_recomputing_costs_of_an_unknown_model_is_a_400_in_words(admin: httpx.AsyncClient):
+async def test_recomputing_costs_of_an_unknown_model_is_a_400_in_words(admin: httpx2.AsyncClient):
     body = {"since": "2026-11-01T00:00:00Z"}
     for name in ("team", "model", "provider"):
         answer = await admin.post("/admin/v1/costs/recompute", json={**body, name: UNKNOWN[name]})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
 
 
-async def test_a_removed_model_with_records_has_its_records(admin: httpx.AsyncClient, recorded: dict[str, Any]):
+async def test_a_removed_model_with_records_has_its_records(admin: httpx2.AsyncClient, recorded: dict[str, Any]):
     for model in (MODEL, f"narthex::model_name::{MODEL}"):
         listed = await admin.get("/admin/v1/inferences", params={"model": model, "team": TEAM})
         assert listed.status_code == 200, listed.text
@@ -111,7 +111,7 @@ async def test_a_removed_model_with_records_has_its_records(admin: httpx.AsyncCl
     ],
     ids=["a removed model", "a model", "a function", "a function as a model", "a provider"],
 )
-async def test_what_is_or_was_configured_is_known_without_records(admin: httpx.AsyncClient, recorded: Any, filters: dict[str, str]):
+async def test_what_is_or_was_configured_is_known_without_records(admin: httpx2.AsyncClient, recorded: Any, filters: dict[str, str]):
     answer = await admin.get("/admin/v1/inferences", params=filters)
     assert (answer.status_code, answer.json()["data"]) == (200, []), answer.text
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.integration.limits.test_budgets import COST_USD, Team, admin, budgeted, make_team, ok
@@ -56,7 +56,7 @@ async def receiver() -> AsyncGenerator[Receiver]:
 
 
 @pytest.fixture
-async def make_webhook(admin: httpx.AsyncClient) -> AsyncGenerator[Callable[..., Any]]:
+async def make_webhook(admin: httpx2.AsyncClient) -> AsyncGenerator[Callable[..., Any]]:
     names: list[str] = []
 
     async def make(url: str, **settings: Any) -> Any:
@@ -77,18 +77,18 @@ def check_signature(request: ReceivedRequest, secret: str) -> None:
     assert request.headers["webhook-signature"] == f"v1,{expected}"
 
 
-async def set_budget(admin: httpx.AsyncClient, team: Team, requests: int, **settings: Any) -> None:
+async def set_budget(admin: httpx2.AsyncClient, team: Team, requests: int, **settings: Any) -> None:
     """Sets the budget of a team to the cost of so many requests."""
     body = {"name": team.name, "scope": {"team": team.name}, "amount": requests * COST_USD, "per": "month", **settings}
     await ok(await admin.post("/admin/v1/budgets", json=body), 201)
 
 
-async def deliveries(admin: httpx.AsyncClient, name: str) -> list[Any]:
+async def deliveries(admin: httpx2.AsyncClient, name: str) -> list[Any]:
     return (await ok(await admin.get(f"/admin/v1/webhooks/{name}/deliveries")))["data"]
 
 
 async def test_each_threshold_is_notified_once_with_a_valid_signature(
-    service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine, receiver: Receiver, make_webhook: Callable[..., Any]
+    service: Service, admin: httpx2.AsyncClient, budgeted: ScriptedEngine, receiver: Receiver, make_webhook: Callable[..., Any]
 ):
     team = await make_team(admin)
     await set_budget(admin, team, 10, dry_run=True)
@@ -128,7 +128,7 @@ async def test_each_threshold_is_notified_once_with_a_valid_signature(
 
 
 async def test_a_test_event_is_sent_again_under_the_same_id_until_it_is_taken(
-    service: Service, admin: httpx.AsyncClient, receiver: Receiver, make_webhook: Callable[..., Any]
+    service: Service, admin: httpx2.AsyncClient, receiver: Receiver, make_webhook: Callable[..., Any]
 ):
     hook = await make_webhook(receiver.url)
     receiver.statuses = [500]
@@ -196,14 +196,14 @@ async def test_commands_make_change_and_remove_a_webhook(service: Service, recei
         ({"name": ""}, "name"),
     ],
 )
-async def test_an_invalid_webhook_is_refused_with_its_field(admin: httpx.AsyncClient, fields: dict[str, Any], param: str):
+async def test_an_invalid_webhook_is_refused_with_its_field(admin: httpx2.AsyncClient, fields: dict[str, Any], param: str):
     refused = await admin.post("/admin/v1/webhooks", json={"name": "invalid", "url": "https://hooks.test/", **fields})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, param), refused.text
     assert "secret@" not in refused.text
 
 
 async def test_a_secret_is_nowhere_to_be_read(
-    service: Service, admin: httpx.AsyncClient, receiver: Receiver, make_webhook: Callable[..., Any]
+    service: Service, admin: httpx2.AsyncClient, receiver: Receiver, make_webhook: Callable[..., Any]
 ):
     hook = await make_webhook(receiver.url)
     secret, path = hook["secret"], f"/admin/v1/webhooks/{hook['name']}"

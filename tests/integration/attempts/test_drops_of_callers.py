@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 
@@ -29,7 +29,7 @@ FIELDS: Any = {"guided_regex": "a+", "chat_template": "x"}
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -44,7 +44,7 @@ def new_key(service: Service, team: str, *arguments: str) -> str:
     return run_json(service, "keys", "create", "--team", team, *arguments)["key"]
 
 
-async def post(service: Service, key: str, model: str = "scripted", headers: dict[str, str] | None = None) -> httpx.Response:
+async def post(service: Service, key: str, model: str = "scripted", headers: dict[str, str] | None = None) -> httpx2.Response:
     async with service.client(headers={"authorization": f"Bearer {key}", **(headers or {})}) as caller:
         return await caller.post(CHAT, json={"model": model, "messages": HI, **FIELDS})
 
@@ -217,7 +217,7 @@ def test_models_show_lists_what_may_be_dropped_and_by_whom(service: Service):
     assert run_json(service, "models") == run_json(service, "models", "list")
 
 
-async def test_teams_and_keys_take_and_show_drop_over_http(admin: httpx.AsyncClient):
+async def test_teams_and_keys_take_and_show_drop_over_http(admin: httpx2.AsyncClient):
     team = "/admin/v1/teams/over%20http"
     changes: Any = (
         ({"drop": ["seed"]}, {"content": "full", "drop": ["seed"]}),
@@ -249,7 +249,7 @@ async def test_teams_and_keys_take_and_show_drop_over_http(admin: httpx.AsyncCli
     ],
 )
 async def test_bad_drop_is_a_400_that_names_it(
-    admin: httpx.AsyncClient, method: str, path: str, body: Any, param: str | None, expected: str
+    admin: httpx2.AsyncClient, method: str, path: str, body: Any, param: str | None, expected: str
 ):
     answer = await admin.request(method, path, json=body)
     error = answer.json()["error"]

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes import service as services
@@ -55,7 +55,7 @@ async def hang(request: ReceivedRequest) -> None:
     await request.disconnected.wait()
 
 
-async def warm_up(client: httpx.AsyncClient, engines: tuple[ScriptedEngine, ScriptedEngine], model: str) -> None:
+async def warm_up(client: httpx2.AsyncClient, engines: tuple[ScriptedEngine, ScriptedEngine], model: str) -> None:
     """Sends enough requests for a quantile."""
     for engine in engines:
         engine.script = ReceivedRequest.respond_completion

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.routing import ProviderConfig, Target
@@ -313,7 +313,7 @@ async def sent_to(provider: Provider, source: SourceRequest) -> dict[str, Any]:
     return json.loads((await translate_request(source, endpoint, Target(provider="p", model="m"))).raw)
 
 
-async def _fetch_nothing(request: httpx.Request) -> tuple[int, bytes]:
+async def _fetch_nothing(request: httpx2.Request) -> tuple[int, bytes]:
     raise AssertionError("a translation needs no token")
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -55,7 +55,7 @@ pytestmark = pytest.mark.usefixtures("droppable_models")
 
 
 @pytest.mark.parametrize("model", ["drops-all", "drops-two", "drops-at-fallback"])
-async def test_dropped_fields_are_left_out_and_reported(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, model: str):
+async def test_dropped_fields_are_left_out_and_reported(client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine, model: str):
     answer = await client.post(CHAT, json={"model": model, "messages": HI, **FIELDS})
     assert answer.status_code == 200, answer.text
     assert set(engine.requests[-1].body) == {"model", "messages"}
@@ -65,13 +65,13 @@ async def test_dropped_fields_are_left_out_and_reported(client: httpx.AsyncClien
 
 
 @pytest.mark.parametrize(("model", "field"), [("scripted", "guided_grammar"), ("drops-one", "chat_template")])
-async def test_field_that_nobody_names_is_refused(client: httpx.AsyncClient, engine: ScriptedEngine, model: str, field: str):
+async def test_field_that_nobody_names_is_refused(client: httpx2.AsyncClient, engine: ScriptedEngine, model: str, field: str):
     answer = await client.post(CHAT, json={"model": model, "messages": HI, field: FIELDS[field]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (422, field)
     assert f"`x-narthex-drop: {field}`" in answer.json()["error"]["message"] and not [each for each in engine.requests if each.body]
 
 
-async def test_header_adds_to_the_operators_choice(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_header_adds_to_the_operators_choice(client: httpx2.AsyncClient, engine: ScriptedEngine):
     body = {"model": "drops-one", "messages": HI, **FIELDS}
     answer = await client.post(CHAT, json=body, headers={"x-narthex-drop": "chat_template"})
     assert answer.status_code == 200 and set(answer.headers["x-narthex-dropped"].split(", ")) == {"guided_grammar", "chat_template"}
@@ -79,7 +79,7 @@ async def test_header_adds_to_the_operators_choice(client: httpx.AsyncClient, en
 
 
 @pytest.mark.parametrize("model", ["drops-all", "drops-two"])
-async def test_none_restores_the_refusal_and_hints_still_go(client: httpx.AsyncClient, engine: ScriptedEngine, model: str):
+async def test_none_restores_the_refusal_and_hints_still_go(client: httpx2.AsyncClient, engine: ScriptedEngine, model: str):
     none = {"x-narthex-drop": "none"}
     refused = await client.post(CHAT, json={"model": model, "messages": HI, "guided_grammar": GRAMMAR}, headers=none)
     assert (refused.status_code, refused.json()["error"]["param"]) == (422, "guided_grammar")
@@ -100,7 +100,7 @@ async def test_none_restores_the_refusal_and_hints_still_go(client: httpx.AsyncC
     ],
 )
 async def test_drop_of_the_named_model_and_of_the_one_that_serves_hold(
-    client: httpx.AsyncClient, engine: ScriptedEngine, model: str, arm: str, fields: Any, dropped: set[str]
+    client: httpx2.AsyncClient, engine: ScriptedEngine, model: str, arm: str, fields: Any, dropped: set[str]
 ):
     body = {"model": model, "messages": HI, **{field: FIELDS[field] for field in fields}}
     answer = await client.post(CHAT, json=body, headers={"x-narthex-variant": arm})
@@ -109,7 +109,7 @@ async def test_drop_of_the_named_model_and_of_the_one_that_serves_hold(
     assert set(engine.requests[-1].body) == {"model", "messages"}
 
 
-async def test_drop_of_one_arm_does_not_hold_for_another(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_drop_of_one_arm_does_not_hold_for_another(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     body = {"model": "drops-little", "messages": HI}
     pinned = {"x-narthex-variant": "drops-nothing"}
     answer = await client.post(CHAT, json={**body, "guided_grammar": GRAMMAR}, headers=pinned)
@@ -121,14 +121,14 @@ async def test_drop_of_one_arm_does_not_hold_for_another(service: Service, clien
     assert refused.status_code == 422 and "drops-all, drops-by-name" in refused.json()["error"]["message"], refused.text
 
 
-async def test_none_beside_a_field_is_a_400(client: httpx.AsyncClient):
+async def test_none_beside_a_field_is_a_400(client: httpx2.AsyncClient):
     answer = await client.post(CHAT, json={"model": "drops-all", "messages": HI}, headers={"x-narthex-drop": "none, seed"})
     assert answer.status_code == 400 and "`none` cannot stand beside others" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(("headers", "status"), [({}, 200), ({"x-narthex-drop": "none"}, 422)])
 async def test_drop_of_a_provider_holds_where_the_request_is_translated(
-    client: httpx.AsyncClient, engine: ScriptedEngine, headers: dict[str, str], status: int
+    client: httpx2.AsyncClient, engine: ScriptedEngine, headers: dict[str, str], status: int
 ):
     engine.script = lambda request: request.respond(200, json.dumps(MESSAGE).encode())
     answer = await client.post(

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.settings import Settings
@@ -252,7 +252,7 @@ async def test_redis_that_lost_its_memory_is_reported_and_its_windows_are_rebuil
     rules = [RULE.format(name=name, key="-".join(key.split("-")[:2]), amount=5, after_loss=name) for name, key in callers.items()]
     service.apply("".join(rules))
 
-    async def is_answered(client: httpx.AsyncClient, name: str) -> bool:
+    async def is_answered(client: httpx2.AsyncClient, name: str) -> bool:
         reply = await client.post(CHAT, json={"model": "m", "messages": HI}, headers={"authorization": f"Bearer {callers[name]}"})
         assert reply.status_code in (200, 429), reply.text
         return reply.status_code == 200
@@ -356,7 +356,7 @@ async def test_sigterm_drains_short_streams_cuts_long_ones_and_empties_the_spool
         async with service.client() as client, client.stream("POST", CHAT, json=body) as answer:
             try:
                 return "".join([piece async for piece in answer.aiter_text()])
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 return "broken off"
 
     engine.requests.clear()
@@ -421,7 +421,7 @@ async def test_nul_characters_are_recorded(service: Service, engine: ScriptedEng
 @contextlib.asynccontextmanager
 async def gateway_without_writer(
     external: ServiceWithExternalServers, **settings: object
-) -> AsyncGenerator[tuple[Service, httpx.AsyncClient]]:
+) -> AsyncGenerator[tuple[Service, httpx2.AsyncClient]]:
     """Starts one more gateway on the same database, with a spool that no writer drains yet, and a client of it."""
     home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
     for name in ("first-key", "admin-key", "secret-key"):
@@ -442,15 +442,15 @@ async def gateway_without_writer(
         await asyncio.to_thread(services.stop, service)
 
 
-async def send_chat(client: httpx.AsyncClient) -> httpx.Response:
+async def send_chat(client: httpx2.AsyncClient) -> httpx2.Response:
     return await client.post(CHAT, json={"model": "m", "messages": [{"role": "user", "content": "x" * 10_000}]})
 
 
-async def is_serving(client: httpx.AsyncClient) -> bool:
+async def is_serving(client: httpx2.AsyncClient) -> bool:
     return (await send_chat(client)).status_code == 200
 
 
-async def send_until_status(client: httpx.AsyncClient, status: int) -> list[str]:
+async def send_until_status(client: httpx2.AsyncClient, status: int) -> list[str]:
     """Sends until this status; returns the ids of the responses before it."""
     ids: list[str] = []
     for _ in range(500):
@@ -461,12 +461,12 @@ async def send_until_status(client: httpx.AsyncClient, status: int) -> list[str]
     raise AssertionError(f"status {status} was never received")
 
 
-async def statuses(callers: list[httpx.AsyncClient], model: str) -> set[int]:
+async def statuses(callers: list[httpx2.AsyncClient], model: str) -> set[int]:
     body = {"model": model, "messages": HI}
     return {answer.status_code for answer in await asyncio.gather(*(caller.post(CHAT, json=body) for caller in callers))}
 
 
-async def all_have_status(callers: list[httpx.AsyncClient], model: str, wanted: set[int]) -> bool:
+async def all_have_status(callers: list[httpx2.AsyncClient], model: str, wanted: set[int]) -> bool:
     return await statuses(callers, model) == wanted
 
 
@@ -477,14 +477,14 @@ async def postgres_connected(service: Service) -> bool:
     return {answer.json()["postgres"] for answer in answers} == {"connected"}
 
 
-async def is_ready_without_postgres(callers: Sequence[httpx.AsyncClient]) -> bool:
+async def is_ready_without_postgres(callers: Sequence[httpx2.AsyncClient]) -> bool:
     """Returns whether every worker is ready without Postgres: each finds out for itself."""
     answers = await asyncio.gather(*(caller.get("/health/ready") for caller in callers))
     assert {answer.status_code for answer in answers} == {200}
     return all(answer.json()["postgres"].startswith("unavailable") for answer in answers)
 
 
-def metric(page: httpx.Response, name: str) -> float:
+def metric(page: httpx2.Response, name: str) -> float:
     return sum(float(line.split()[-1]) for line in page.text.splitlines() if line.split("{")[0].split(" ")[0] == name)
 
 

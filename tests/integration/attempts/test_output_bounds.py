@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 HELLO: Any = {"model": "sandbox", "messages": [{"role": "user", "content": "Tell me a long story."}]}
@@ -19,20 +19,20 @@ HELLO: Any = {"model": "sandbox", "messages": [{"role": "user", "content": "Tell
         ("/v1/messages", {**HELLO, "max_tokens": 90, "generation_config": '{"max_new_tokens": 3}'}),
     ],
 )
-async def test_engine_stops_at_the_smallest_bound(client: httpx.AsyncClient, path: str, body: Any):
+async def test_engine_stops_at_the_smallest_bound(client: httpx2.AsyncClient, path: str, body: Any):
     answer = await client.post(path, json=body)
     usage = answer.json()["usage"]
     assert (answer.status_code, usage.get("completion_tokens", usage.get("output_tokens"))) == (200, 3)
 
 
-async def test_bound_in_a_string_that_only_python_reads_is_refused(client: httpx.AsyncClient):
+async def test_bound_in_a_string_that_only_python_reads_is_refused(client: httpx2.AsyncClient):
     config = '{"max_new_tokens": 100000, "temperature": NaN}'
     answer = await client.post("/v1/chat/completions", json={**HELLO, "generation_config": config})
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, "generation_config") and "cannot be read" in error["message"]
 
 
-async def test_limits_reserve_the_smallest_bound(client: httpx.AsyncClient):
+async def test_limits_reserve_the_smallest_bound(client: httpx2.AsyncClient):
     async def preview(**bounds: Any) -> dict[str, Any]:
         return (await client.post("/v1/limits/preview", json={**HELLO, **bounds})).json()["reserves"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain import uuid7
@@ -215,7 +215,7 @@ async def test_counts_and_sample_match_the_errors_that_callers_got(world: World)
     answered = recorded = 0
     slots = asyncio.Semaphore(8)
 
-    async def send(client: httpx.AsyncClient, request: Request) -> None:
+    async def send(client: httpx2.AsyncClient, request: Request) -> None:
         nonlocal answered, recorded
         async with slots:
             answer = await client.request(
@@ -365,7 +365,7 @@ def peak_memory_kib(pid: int) -> int:
 
 async def flood(world: World, number: int, requests: int) -> Counter[int]:
     """Sends requests with keys and models that nobody has heard of over one connection, several at a time; counts by status."""
-    address = httpx.URL(world.service.url)
+    address = httpx2.URL(world.service.url)
     reader, writer = await asyncio.open_connection(address.host, address.port)
     statuses: Counter[int] = Counter()
     for start in range(0, requests, PIPELINED):
@@ -401,7 +401,7 @@ async def test_what_was_refused_a_moment_before_a_kill_is_counted(world: World):
         async with world.service.keyless_client() as client:
             try:
                 return (await client.post(CHAT, json=chat("sandbox-slow", max_tokens=1), headers=key)).status_code == 429
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 return False
 
     await wait_until(answers)

@@ -6,7 +6,7 @@ import json
 import socket
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -32,7 +32,7 @@ async def stream_forever(request: ReceivedRequest) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_inference_record_holds_request_response_usage_and_tags(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+async def test_inference_record_holds_request_response_usage_and_tags(client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine):
     answer = await client.post(
         CHAT,
         json={"model": "scripted", "messages": HI, "user": "ada", "metadata": {"app": "tests"}, "store": True},
@@ -45,7 +45,7 @@ async def test_inference_record_holds_request_response_usage_and_tags(client: ht
     assert json.loads(row["content"]["request"])["messages"] == HI and row["content"]["response"] == answer.text
 
 
-async def test_episode_and_inference_list_contain_its_inferences(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+async def test_episode_and_inference_list_contain_its_inferences(client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine):
     first = (await client.post(CHAT, json={"model": "scripted", "messages": HI})).json()
     second = (
         await client.post(CHAT, json={"model": "scripted", "messages": HI}, headers={"x-narthex-episode-id": first["episode_id"]})
@@ -58,7 +58,7 @@ async def test_episode_and_inference_list_contain_its_inferences(client: httpx.A
         assert [row["id"] for row in listed["data"]] == [second["id"], first["id"]] and listed["next"] == first["id"]
 
 
-async def test_caller_key_cannot_read_inference_records(client: httpx.AsyncClient):
+async def test_caller_key_cannot_read_inference_records(client: httpx2.AsyncClient):
     assert (await client.get("/admin/v1/inferences")).status_code == 403
 
 
@@ -162,20 +162,20 @@ async def test_upstream_failure_midstream_reaches_the_sdk_as_an_error_event_and_
     assert "Once upon" in row["content"]["response"] and '"error"' in row["content"]["response"]
 
 
-async def test_failed_stream_ends_without_done(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_failed_stream_ends_without_done(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = stream_script(chunk({"content": "x"}), {"error": {"message": "boom", "code": 500}})
     answer = await client.post(CHAT, json={"model": "scripted", "messages": HI, "stream": True})
     assert '"x"' in answer.text and '"boom"' in answer.text and "[DONE]" not in answer.text
 
 
-async def test_first_token_timeout_is_504(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_first_token_timeout_is_504(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = wait_until_disconnected
     answer = await client.post(CHAT, json={"model": "scripted", "messages": HI, "stream": True})
     assert (answer.status_code, answer.json()["error"]["type"]) == (504, "backend_timeout")
     await asyncio.wait_for(engine.requests[0].disconnected.wait(), GENEROUS_S)
 
 
-async def test_unreachable_engine_is_502_without_its_address(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_unreachable_engine_is_502_without_its_address(client: httpx2.AsyncClient, engine: ScriptedEngine):
     answer = await client.post(CHAT, json={"model": "unreachable", "messages": HI})
     assert (answer.status_code, answer.json()["error"]["type"]) == (502, "backend_unreachable")
     assert "127.0.0.1" not in answer.text
@@ -185,7 +185,7 @@ async def test_unreachable_engine_is_502_without_its_address(client: httpx.Async
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", ["pair", "backed"])
 async def test_next_target_serves_while_no_byte_has_reached_the_client(
-    client: httpx.AsyncClient,
+    client: httpx2.AsyncClient,
     service: Service,
     engine: ScriptedEngine,
     second_engine: ScriptedEngine,
@@ -221,7 +221,7 @@ async def test_next_target_serves_while_no_byte_has_reached_the_client(
 
 
 async def test_no_fallback_once_a_byte_has_reached_the_client(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     engine.script = stream_script(chunk({"content": "x"}), done=False)
     answer = await client.post(CHAT, json={"model": "pair", "messages": HI, "stream": True})
@@ -229,7 +229,7 @@ async def test_no_fallback_once_a_byte_has_reached_the_client(
 
 
 async def test_upstream_400_is_not_retried_on_another_target(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     async def script(request: ReceivedRequest) -> None:
         await request.respond(400, b'{"error": {"message": "wrong"}}')
@@ -238,7 +238,7 @@ async def test_upstream_400_is_not_retried_on_another_target(
     assert (await client.post(CHAT, json={"model": "pair", "messages": HI})).status_code == 400 and not second_engine.requests
 
 
-async def test_upstream_connections_are_reused_across_requests(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_upstream_connections_are_reused_across_requests(client: httpx2.AsyncClient, engine: ScriptedEngine):
     for _ in range(20):
         assert (await client.post(CHAT, json={"model": "scripted", "messages": HI})).status_code == 200
     assert len({request.writer for request in engine.requests}) <= 2 + 2  # two workers

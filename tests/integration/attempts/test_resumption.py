@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -110,7 +110,7 @@ def once(engine: ScriptedEngine, script: Script) -> Script:
     return respond
 
 
-async def read_stream(client: httpx.AsyncClient, **body: Any) -> tuple[str, list[dict[str, Any]], str]:
+async def read_stream(client: httpx2.AsyncClient, **body: Any) -> tuple[str, list[dict[str, Any]], str]:
     """The text, all frames, and the inference's id."""
     request = {"messages": HI, "stream": True, "stream_options": {"include_usage": True}, **body}
     async with client.stream("POST", CHAT, json=request, headers=RESUME) as response:
@@ -124,7 +124,7 @@ async def read_stream(client: httpx.AsyncClient, **body: Any) -> tuple[str, list
 @pytest.mark.parametrize("how", ["reset", "error", "end", "hang"])
 @pytest.mark.parametrize("written", ["", "One", "One two three", "One two three "])
 async def test_stream_goes_on_where_it_broke_off(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, written: str, how: str
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, written: str, how: str
 ):
     engine.script, second_engine.script = writes_then_breaks(written, how=how), goes_on()
     text, frames, id = await read_stream(client, model="goes-on")
@@ -143,7 +143,7 @@ async def test_stream_goes_on_where_it_broke_off(
     assert record["charged_output"] == first["output_tokens"] + 5
 
 
-async def test_usage_and_limits_count_the_whole_response(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
+async def test_usage_and_limits_count_the_whole_response(client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
     engine.script, second_engine.script = writes_then_breaks("One two three"), goes_on()
     _, frames, _ = await read_stream(client, model="goes-on", max_tokens=20)
     usage = next(frame["usage"] for frame in frames if frame.get("usage"))
@@ -152,7 +152,7 @@ async def test_usage_and_limits_count_the_whole_response(client: httpx.AsyncClie
 
 
 async def test_part_that_came_counts_as_the_engine_says(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     async def breaks(request: ReceivedRequest) -> None:
         assert request.body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
@@ -172,14 +172,14 @@ async def test_part_that_came_counts_as_the_engine_says(
     assert [(each["input_tokens"], each["output_tokens"]) for each in record["attempts"]] == [(4, 9), (11, 5)]
 
 
-async def test_usage_throughout_is_requested_only_of_a_stream_that_may_go_on(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_usage_throughout_is_requested_only_of_a_stream_that_may_go_on(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = goes_on()
     async with client.stream("POST", CHAT, json={"model": "alone", "messages": HI, "stream": True}) as response:
         await response.aread()
     assert engine.requests[0].body["stream_options"] == {"include_usage": True}
 
 
-async def test_other_endpoint_of_the_target_goes_on(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
+async def test_other_endpoint_of_the_target_goes_on(client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
     engine.script = second_engine.script = breaks_once = writes_then_breaks("One two")
 
     async def second(request: ReceivedRequest) -> None:
@@ -198,7 +198,7 @@ async def test_other_endpoint_of_the_target_goes_on(client: httpx.AsyncClient, e
     assert text == TEXT and len(engine.requests) == len(second_engine.requests) == 1
 
 
-async def test_lone_endpoint_goes_on_itself(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_lone_endpoint_goes_on_itself(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def script(request: ReceivedRequest) -> None:
         await (writes_then_breaks("One two three") if len(engine.requests) == 1 else goes_on())(request)
 
@@ -208,7 +208,7 @@ async def test_lone_endpoint_goes_on_itself(client: httpx.AsyncClient, engine: S
 
 @pytest.mark.parametrize("model", ["other-model-there", "fallback-there"])
 async def test_target_at_the_same_address_goes_on_where_the_first_one_always_breaks_off(
-    client: httpx.AsyncClient, engine: ScriptedEngine, model: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, model: str
 ):
     async def script(request: ReceivedRequest) -> None:
         if request.body["model"] == "n":
@@ -223,7 +223,7 @@ async def test_target_at_the_same_address_goes_on_where_the_first_one_always_bre
 
 @pytest.mark.parametrize("model", ["cannot", "to-new-claude", "cannot-alone"])
 async def test_error_is_sent_where_nobody_can_go_on(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, model: str
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, model: str
 ):
     engine.script, second_engine.script = once(engine, writes_then_breaks("One two")), goes_on()
     text, frames, id = await read_stream(client, model=model)
@@ -234,7 +234,7 @@ async def test_error_is_sent_where_nobody_can_go_on(
     assert first["output_tokens"] >= 2 and record["charged_output"] == sum(each["output_tokens"] for each in record["attempts"])
 
 
-async def test_nothing_is_resumed_unless_it_is_requested(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
+async def test_nothing_is_resumed_unless_it_is_requested(client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
     engine.script, second_engine.script = writes_then_breaks("One two"), goes_on()
     request = {"model": "goes-on", "messages": HI, "stream": True}
     for headers in ({}, {"x-narthex-resume": "false"}):
@@ -256,7 +256,7 @@ async def test_nothing_is_resumed_unless_it_is_requested(client: httpx.AsyncClie
     ids=["reasoning", "tool_call", "constraint", "part_of_a_stop_string"],
 )
 async def test_only_plain_text_is_gone_on_with(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, sent: dict[str, Any], more: dict[str, Any]
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, sent: dict[str, Any], more: dict[str, Any]
 ):
     async def script(request: ReceivedRequest) -> None:
         request.begin_stream()
@@ -269,7 +269,9 @@ async def test_only_plain_text_is_gone_on_with(
     assert "error" in frames[-1] and not second_engine.requests
 
 
-async def test_continuation_that_reasons_is_not_passed_on(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
+async def test_continuation_that_reasons_is_not_passed_on(
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+):
     async def reasons(request: ReceivedRequest) -> None:
         request.begin_stream()
         request.send_event(chunk({"role": "assistant", "reasoning_content": "Hm"}))
@@ -282,7 +284,7 @@ async def test_continuation_that_reasons_is_not_passed_on(client: httpx.AsyncCli
     assert text == "One two" and "error" in frames[-1]
 
 
-async def test_claude_goes_on_for_a_caller_of_chat(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
+async def test_claude_goes_on_for_a_caller_of_chat(client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
     async def claude_engine(request: ReceivedRequest) -> None:
         assert request.body["messages"][-1] == {"role": "assistant", "content": "One two"}
         request.begin_stream()
@@ -313,7 +315,7 @@ async def test_every_streaming_sdk_reads_a_response_with_a_joint(
         assert (await stream.get_final_response()).output_text == TEXT
 
 
-async def test_raw_prompts_go_on_everywhere(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
+async def test_raw_prompts_go_on_everywhere(client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
     def frame(text: str, finish_reason: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "text": text, "finish_reason": finish_reason, "logprobs": None}
         return {"id": "c", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]}
@@ -337,7 +339,7 @@ async def test_raw_prompts_go_on_everywhere(client: httpx.AsyncClient, engine: S
     assert "".join(line["choices"][0]["text"] for line in lines if line.get("choices")) == " there was  a king.", lines
 
 
-async def test_sandbox_goes_on(client: httpx.AsyncClient):
+async def test_sandbox_goes_on(client: httpx2.AsyncClient):
     """The sandbox goes on four times: it dies after each few tokens."""
     body = {"model": "sandbox", "messages": HI, "seed": 1}
     whole = await client.post(CHAT, json={**body, "sandbox": {"tokens": 20}})

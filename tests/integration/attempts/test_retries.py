@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -47,7 +47,7 @@ async def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine
 
 def error(status: int, message: str = "no", headers: str = "", **more: Any) -> Callable[[ReceivedRequest], Awaitable[None]]:
     async def script(request: ReceivedRequest) -> None:
-        body = httpx.Request("POST", "http://x", json={"error": {"message": message, **more}}).content
+        body = httpx2.Request("POST", "http://x", json={"error": {"message": message, **more}}).content
         await request.respond(status, body, f"content-type: application/json\r\n{headers}")
 
     return script
@@ -95,7 +95,7 @@ FAILURES = [error(500), error(503), error(429), error(502, headers="retry-after:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("failure", [*FAILURES, end_before_the_first_event], ids=lambda each: getattr(each, "__qualname__", "")[:30])
 async def test_lone_endpoint_that_fails_is_tried_again(
-    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, failure: Any, stream: bool
+    client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine, failure: Any, stream: bool
 ):
     engine.script = fail_first(2, failure)
     answer = await client.post(CHAT, json={"model": "retried", "messages": HI, "stream": stream})
@@ -105,39 +105,39 @@ async def test_lone_endpoint_that_fails_is_tried_again(
     assert 2 <= len(row["attempts"]) <= 3 and row["attempts"][-1]["error"] is None
 
 
-async def test_failures_in_a_row_end_with_the_last_error(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_failures_in_a_row_end_with_the_last_error(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = error(500, "it broke")
     answer = await client.post(CHAT, json={"model": "retried", "messages": HI})
     assert answer.status_code == 500 and "it broke" in answer.text and len(engine.requests) == 3
 
 
-async def test_targets_own_number_of_retries_counts(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_targets_own_number_of_retries_counts(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = error(500)
     answer = await client.post(CHAT, json={"model": "once-there", "messages": HI})
     assert answer.status_code == 500 and len(engine.requests) == 1
 
 
-async def test_retry_waits_as_long_as_the_host_says(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_retry_waits_as_long_as_the_host_says(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = fail_first(1, error(429, headers="retry-after: 1\r\n"))
     begun = time.monotonic()
     answer = await client.post(CHAT, json={"model": "limited", "messages": HI})
     assert answer.status_code == 200 and time.monotonic() - begun >= 1
 
 
-async def test_host_that_wants_a_long_wait_is_not_retried(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_host_that_wants_a_long_wait_is_not_retried(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = error(429, headers="retry-after: 30\r\n")
     answer = await client.post(CHAT, json={"model": "limited", "messages": HI})
     assert (answer.status_code, answer.headers["retry-after"], len(engine.requests)) == (429, "30", 1)
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 422])
-async def test_errors_that_a_retry_cannot_help_are_not_retried(client: httpx.AsyncClient, engine: ScriptedEngine, status: int):
+async def test_errors_that_a_retry_cannot_help_are_not_retried(client: httpx2.AsyncClient, engine: ScriptedEngine, status: int):
     engine.script = error(status)
     await client.post(CHAT, json={"model": "retried", "messages": HI})
     assert len(engine.requests) == 1
 
 
-async def test_other_endpoints_come_before_a_retry(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
+async def test_other_endpoints_come_before_a_retry(client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
     engine.script = error(500)
     for _ in range(4):
         answer = await client.post(CHAT, json={"model": "retried-pool", "messages": HI})
@@ -145,7 +145,7 @@ async def test_other_endpoints_come_before_a_retry(client: httpx.AsyncClient, en
     assert len(engine.requests) <= 4 and len(second_engine.requests) == 4
 
 
-async def test_nothing_is_retried_after_the_first_byte(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_nothing_is_retried_after_the_first_byte(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def break_midway(request: ReceivedRequest) -> None:
         request.begin_stream()
         request.send_event(chunk({"content": "Once "}))
@@ -159,7 +159,7 @@ async def test_nothing_is_retried_after_the_first_byte(client: httpx.AsyncClient
 
 
 async def test_prompt_that_is_too_long_goes_to_the_model_with_more_context(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     engine.script = error(400, "This model's maximum context length is 10 tokens. However, your request has 20 input tokens.")
     for stream in (False, True):
@@ -170,7 +170,7 @@ async def test_prompt_that_is_too_long_goes_to_the_model_with_more_context(
 
 
 async def test_other_rejections_and_failures_do_not_use_that_fallback(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     for status, message in ((400, "temperature must be positive"), (500, "it broke")):
         engine.script = error(status, message)
@@ -180,7 +180,7 @@ async def test_other_rejections_and_failures_do_not_use_that_fallback(
 
 
 async def test_usual_fallback_does_not_take_a_prompt_that_is_too_long(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     engine.script = error(400, "prompt is too long: 20 tokens > 10 maximum")
     answer = await client.post(CHAT, json={"model": "small", "messages": HI})
@@ -188,7 +188,7 @@ async def test_usual_fallback_does_not_take_a_prompt_that_is_too_long(
 
 
 async def test_refused_content_goes_to_the_fallback_for_it(
-    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine
+    client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     engine.script = error(400, "The response was filtered", code="content_filter")
     answer = await client.post(CHAT, json={"model": "strict", "messages": HI})
@@ -197,7 +197,7 @@ async def test_refused_content_goes_to_the_fallback_for_it(
     async def refuse(request: ReceivedRequest) -> None:
         body = completion("I")
         body["choices"][0]["finish_reason"] = "content_filter"
-        await request.respond(200, httpx.Request("POST", "http://x", json=body).content)
+        await request.respond(200, httpx2.Request("POST", "http://x", json=body).content)
 
     engine.script = refuse
     answer = await client.post(CHAT, json={"model": "strict", "messages": HI})
@@ -207,7 +207,7 @@ async def test_refused_content_goes_to_the_fallback_for_it(
     assert (row["charged_input"], row["charged_output"], row["served_provider"]) == (6, 4, "second")
 
 
-async def test_timeouts_of_targets_and_models_count(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_timeouts_of_targets_and_models_count(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def say_nothing(request: ReceivedRequest) -> None:
         await request.disconnected.wait()
 
@@ -227,7 +227,7 @@ async def test_timeouts_of_targets_and_models_count(client: httpx.AsyncClient, e
     assert "Once " in answer.text and '"error"' in answer.text and time.monotonic() - begun < 3.5
 
 
-async def test_slow_failure_is_not_repeated(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+async def test_slow_failure_is_not_repeated(client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine):
     service.apply(
         '[models.hurried-retried]\ntargets = [{ provider = "first", model = "engine-model" }]\nretries = 2\n'
         "timeouts = { first_token_s = 0.3 }"

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -113,7 +113,7 @@ def message_of(route: str, body: dict[str, Any]) -> str:
     ids=["type", "reference", "pattern", "products", "depth", "length", "repetition", "circle"],
 )
 async def test_invalid_schema_is_a_400_without_an_upstream_call(
-    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, schema: Any, message: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, route: str, schema: Any, message: str
 ) -> None:
     path, body = ROUTES[route]
     for model in ("guarded", "obedient", "guided-vllm"):
@@ -125,7 +125,7 @@ async def test_invalid_schema_is_a_400_without_an_upstream_call(
 
 
 async def test_limits_are_reserved_before_a_constraint_is_checked_and_returned_if_it_is_invalid(
-    client: httpx.AsyncClient, engine: ScriptedEngine
+    client: httpx2.AsyncClient, engine: ScriptedEngine
 ) -> None:
     engine.script = text_script('{"name": "Ada"}')
 
@@ -137,7 +137,7 @@ async def test_limits_are_reserved_before_a_constraint_is_checked_and_returned_i
     assert await status_with({"type": "strange"}) == 429
 
 
-async def test_header_for_unvalidated_responses_is_validated_itself(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+async def test_header_for_unvalidated_responses_is_validated_itself(client: httpx2.AsyncClient, engine: ScriptedEngine) -> None:
     engine.script = text_script('{"name": "Ada"}')
     body = {"model": "guarded", "messages": HI, **in_chat(PERSON)}
     answer = await client.post(ROUTES["chat"][0], json=body, headers={"x-narthex-guided-unvalidated": "refuse"})
@@ -168,7 +168,7 @@ INVALID_ENGINE_FIELDS: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("route", ROUTES)
 async def test_invalid_engine_constraint_field_is_a_400_without_an_upstream_call(
-    client: httpx.AsyncClient, engine: ScriptedEngine, route: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, route: str
 ) -> None:
     path, body = ROUTES[route]
     wrong: list[str] = []
@@ -181,7 +181,7 @@ async def test_invalid_engine_constraint_field_is_a_400_without_an_upstream_call
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_two_constraints_are_refused_naming_both_fields(client: httpx.AsyncClient, engine: ScriptedEngine, route: str) -> None:
+async def test_two_constraints_are_refused_naming_both_fields(client: httpx2.AsyncClient, engine: ScriptedEngine, route: str) -> None:
     path, body = ROUTES[route]
     answer = await client.post(path, json={"model": "guided-vllm", **body, **SCHEMAS[route](PERSON), "guided_regex": "a"})
     assert answer.status_code == 400, answer.text
@@ -191,7 +191,7 @@ async def test_two_constraints_are_refused_naming_both_fields(client: httpx.Asyn
     assert engine.requests == []
 
 
-async def test_strict_tool_schema_is_checked(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+async def test_strict_tool_schema_is_checked(client: httpx2.AsyncClient, engine: ScriptedEngine) -> None:
     tool = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "strin"}}}
     answer = await client.post(ROUTES["chat"][0], json={"model": "obedient", "messages": HI, "tools": [tool]})
     assert answer.status_code == 400
@@ -202,7 +202,7 @@ async def test_strict_tool_schema_is_checked(client: httpx.AsyncClient, engine: 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize(("model", "guided"), [("guarded", "validated"), ("obedient", "enforced")])
 async def test_guided_header_says_enforced_or_validated(
-    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, model: str, guided: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, route: str, model: str, guided: str
 ) -> None:
     engine.script = lambda request: request.respond_completion('{"name": "Ada"}')
     path, body = ROUTES[route]
@@ -215,7 +215,7 @@ async def test_guided_header_says_enforced_or_validated(
     assert "x-narthex-guided" not in free.headers
 
 
-async def test_whitespace_pattern_is_converted_to_a_regex_or_refused(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+async def test_whitespace_pattern_is_converted_to_a_regex_or_refused(client: httpx2.AsyncClient, engine: ScriptedEngine) -> None:
     fields = {"guided_json": PERSON, "guided_whitespace_pattern": "[ ]?"}
     answer = await client.post(ROUTES["chat"][0], json={"model": "guided-vllm", "messages": HI, **fields})
     assert answer.headers["x-narthex-guided"] == "converted"
@@ -232,7 +232,7 @@ async def test_whitespace_pattern_is_converted_to_a_regex_or_refused(client: htt
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_response_violating_its_schema_is_withheld_and_charged(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
 ) -> None:
     engine.script = text_script("I'd rather not.")
     path, body = ROUTES[route]
@@ -251,7 +251,7 @@ async def test_response_violating_its_schema_is_withheld_and_charged(
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_guided_retries_header_repeats_the_request_with_feedback(
-    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
+    client: httpx2.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
 ) -> None:
     async def valid_on_second_attempt(request: ReceivedRequest) -> None:
         await text_script("I'd rather not." if len(engine.requests) == 1 else '{"name": "Ada"}')(request)
@@ -274,7 +274,7 @@ async def test_guided_retries_header_repeats_the_request_with_feedback(
 
 @pytest.mark.parametrize("retries", [0, 1])
 async def test_guided_retries_never_exceed_the_header(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, retries: int
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, retries: int
 ) -> None:
     engine.script = second_engine.script = text_script("I'd rather not.")
     headers = {"x-narthex-guided-retries": str(retries)}
@@ -284,7 +284,7 @@ async def test_guided_retries_never_exceed_the_header(
 
 
 async def test_violating_response_is_charged_at_its_own_price_and_the_fallback_serves(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine
 ) -> None:
     async def valid_on_second_attempt(request: ReceivedRequest) -> None:
         await text_script("I'd rather not." if len(engine.requests) == 1 else '{"name": "Ada"}')(request)
@@ -298,7 +298,7 @@ async def test_violating_response_is_charged_at_its_own_price_and_the_fallback_s
 
 
 async def test_disconnect_during_a_buffered_response_is_charged_for_generated_tokens_where_the_host_stops(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine
 ) -> None:
     is_streamed = asyncio.Event()
 
@@ -345,14 +345,14 @@ async def test_disconnect_during_a_buffered_response_is_charged_for_generated_to
     ids=str,
 )
 async def test_invalid_response_format_of_any_form_is_refused_by_its_path(
-    client: httpx.AsyncClient, engine: ScriptedEngine, form: dict[str, Any], param: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, form: dict[str, Any], param: str
 ) -> None:
     answer = await client.post(ROUTES["chat"][0], json={"model": "guarded", "messages": HI, "response_format": form})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
     assert engine.requests == []
 
 
-async def test_schema_beside_its_type_is_sent_in_openai_form(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+async def test_schema_beside_its_type_is_sent_in_openai_form(client: httpx2.AsyncClient, engine: ScriptedEngine) -> None:
     engine.script = text_script('{"name": "Ada"}')
     form = {"type": "json_schema", "name": "person", "strict": True, "schema": PERSON}
     answer = await client.post(ROUTES["chat"][0], json={"model": "guarded", "messages": HI, "response_format": form})
@@ -362,7 +362,7 @@ async def test_schema_beside_its_type_is_sent_in_openai_form(client: httpx.Async
     assert request.body["response_format"] == {"type": "json_schema", "json_schema": named}
 
 
-async def test_echo_with_a_constraint_is_refused(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+async def test_echo_with_a_constraint_is_refused(client: httpx2.AsyncClient, engine: ScriptedEngine) -> None:
     engine.script = text_script('{"name": "Ada"}')
     fields = {"model": "guarded", "prompt": "Who?", "echo": True, "guided_json": PERSON}
     refused = await client.post("/v1/completions", json=fields)
@@ -372,7 +372,7 @@ async def test_echo_with_a_constraint_is_refused(client: httpx.AsyncClient, engi
 
 @pytest.mark.parametrize(("constraint", "field"), [({"json": {"not": {}}}, "json"), ({"regex": "a.b"}, "regex")], ids=str)
 async def test_partially_covered_constraint_on_token_ids_is_refused(
-    client: httpx.AsyncClient, engine: ScriptedEngine, constraint: dict[str, Any], field: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, constraint: dict[str, Any], field: str
 ) -> None:
     fields = {"model": "guided-vllm", "token_ids": [1, 2], "sampling_params": {"max_tokens": 5, "structured_outputs": constraint}}
     refused = await client.post("/inference/v1/generate", json=fields)
@@ -383,7 +383,7 @@ async def test_partially_covered_constraint_on_token_ids_is_refused(
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_idempotent_replay_and_record_keep_the_guided_value(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
 ) -> None:
     engine.script = text_script('{"name": "Ada"}')
     path, body = ROUTES[route]
@@ -397,7 +397,7 @@ async def test_idempotent_replay_and_record_keep_the_guided_value(
     assert (await service.wait_for_record(first.headers["x-narthex-inference-id"]))["structured_output"] == "validated"
 
 
-async def test_every_choice_is_validated(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+async def test_every_choice_is_validated(client: httpx2.AsyncClient, engine: ScriptedEngine) -> None:
     texts = ['{"name": "Ada"}', '{"name": 1}']
 
     async def respond_twice(request: ReceivedRequest) -> None:
@@ -414,7 +414,7 @@ async def test_every_choice_is_validated(client: httpx.AsyncClient, engine: Scri
     assert [choice["message"]["content"] for choice in answer.json()["choices"]] == texts
 
 
-async def test_follow_up_response_is_validated_against_its_own_constraint(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+async def test_follow_up_response_is_validated_against_its_own_constraint(client: httpx2.AsyncClient, engine: ScriptedEngine) -> None:
     engine.script = text_script('{"name": "Ada"}')
     path, body = ROUTES["responses"]
     first = await client.post(path, json={"model": "guarded", **body, **in_responses(PERSON)})
@@ -433,7 +433,7 @@ async def test_follow_up_response_is_validated_against_its_own_constraint(client
 
 @pytest.mark.parametrize("route", ROUTES)
 async def test_validated_stream_is_complete_in_the_callers_event_format(
-    client: httpx.AsyncClient, engine: ScriptedEngine, route: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, route: str
 ) -> None:
     engine.script = text_script('{"name": "Ada"}')
     path, body = ROUTES[route]
@@ -448,7 +448,7 @@ async def test_validated_stream_is_complete_in_the_callers_event_format(
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_truncated_response_passes_if_it_is_a_valid_prefix_and_reports_length(
-    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
+    client: httpx2.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
 ) -> None:
     engine.script = text_script('{"name": "A', "length")
     path, body = ROUTES[route]
@@ -460,7 +460,7 @@ async def test_truncated_response_passes_if_it_is_a_valid_prefix_and_reports_len
     assert (await client.post(path, json=fields)).status_code == 502
 
 
-async def test_tool_call_response_is_exempt_from_the_schema(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+async def test_tool_call_response_is_exempt_from_the_schema(client: httpx2.AsyncClient, engine: ScriptedEngine) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     engine.script = lambda request: request.respond(200, json.dumps(completion(None, tool_calls=[call])).encode())
     tools = [{"type": "function", "function": {"name": "f"}}]

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.gate import Gate
@@ -46,7 +46,7 @@ async def test_no_more_than_the_places_run_at_once_over_all_processes(service: S
     assert [answer.status_code for answer in answers] == [200] * 20 and most == 3
 
 
-async def test_full_target_is_passed_over_for_another(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
+async def test_full_target_is_passed_over_for_another(client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
     gate = Gate()
     engine.script = gate.script
     first = asyncio.create_task(client.post(CHAT, json={"model": "overflowing", "messages": HI}))
@@ -74,7 +74,7 @@ async def test_caller_who_leaves_the_queue_or_the_response_leaves_no_place_taken
 
 
 @pytest.mark.parametrize("wrong", ["1", "-101", "high"])
-async def test_caller_may_only_lower_its_priority(client: httpx.AsyncClient, wrong: str):
+async def test_caller_may_only_lower_its_priority(client: httpx2.AsyncClient, wrong: str):
     refused = await client.post(CHAT, json={"model": "single", "messages": HI}, headers={"x-narthex-priority": wrong})
     assert refused.status_code == 400 and "x-narthex-priority" in refused.text
     accepted = await client.post(CHAT, json={"model": "single", "messages": HI}, headers={"x-narthex-priority": "-100"})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import jsonschema
 import openai
 import pytest
@@ -91,13 +91,13 @@ async def test_every_chunk_carries_the_same_ids_and_the_requested_model_name(sdk
     assert len({getattr(frame, "episode_id") for frame in frames}) == 1  # noqa: B009
 
 
-async def test_done_is_sent_although_the_engine_omits_it(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_done_is_sent_although_the_engine_omits_it(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = stream_script(*HELLO, done=False)
     answer = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "stream": True})
     assert answer.text.endswith("data: [DONE]\n\n") and answer.text.count("[DONE]") == 1
 
 
-async def test_each_chunk_is_relayed_as_it_arrives(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_each_chunk_is_relayed_as_it_arrives(client: httpx2.AsyncClient, engine: ScriptedEngine):
     received = asyncio.Event()
 
     async def script(request: ReceivedRequest) -> None:
@@ -116,7 +116,7 @@ async def test_each_chunk_is_relayed_as_it_arrives(client: httpx.AsyncClient, en
         assert received.is_set()
 
 
-async def test_undocumented_fields_are_passed_through_in_both_directions(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_undocumented_fields_are_passed_through_in_both_directions(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def script(request: ReceivedRequest) -> None:
         await request.respond(200, json.dumps({**completion("Hi", annotations=[1]), "prompt_logprobs": {"a": 0.5}}).encode())
 
@@ -126,7 +126,7 @@ async def test_undocumented_fields_are_passed_through_in_both_directions(client:
     assert engine.requests[0].body["unheard_of"] == {"x": [1]}
 
 
-async def test_engine_request_differs_only_in_the_model_name_and_gateway_fields(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_engine_request_differs_only_in_the_model_name_and_gateway_fields(client: httpx2.AsyncClient, engine: ScriptedEngine):
     episode = uuid7.mint()
     request = {
         "model": "scripted",
@@ -238,7 +238,7 @@ async def test_sandbox_obeys_every_kind_of_guided_decoding(
     assert is_valid(answer.choices[0].message.content or "")
 
 
-async def test_constraint_fields_are_translated_for_the_serving_engine_version(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_constraint_fields_are_translated_for_the_serving_engine_version(client: httpx2.AsyncClient, engine: ScriptedEngine):
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     await client.post("/v1/chat/completions", json={"model": "vllm", "messages": HI, "guided_json": schema, "tools": []})
     await client.post("/v1/chat/completions", json={"model": "old-vllm", "messages": HI, "guided_json": schema})
@@ -253,7 +253,7 @@ async def test_constraint_fields_are_translated_for_the_serving_engine_version(c
     assert sent == [{"structured_outputs": {"json": schema}}, {"guided_json": schema}, {"guided_regex": "a+"}, {"response_format": strict}]
 
 
-async def test_images_and_files_reach_the_engine_unchanged(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_images_and_files_reach_the_engine_unchanged(client: httpx2.AsyncClient, engine: ScriptedEngine):
     parts = [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}},
@@ -263,7 +263,7 @@ async def test_images_and_files_reach_the_engine_unchanged(client: httpx.AsyncCl
     assert answer.status_code == 200 and engine.requests[0].body["messages"][0]["content"] == parts
 
 
-async def test_every_response_carries_the_request_id_headers_of_the_sdks(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_every_response_carries_the_request_id_headers_of_the_sdks(client: httpx2.AsyncClient, engine: ScriptedEngine):
     good = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI})
     bad = await client.post("/v1/chat/completions", json={"model": "scripted"})
     for answer in (good, bad):
@@ -292,7 +292,7 @@ async def test_tensorzero_model_name_prefix_is_accepted(sdk: openai.AsyncOpenAI,
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/tokenize"])
 async def test_fields_for_a_gateway_reach_no_host_and_their_values_no_record(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, path: str
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, path: str
 ):
     secret = "sk-a-credential-of-the-callers"
     reserved = {"tensorzero::credentials": {"key": secret}, "narthex::later": secret, "tensorzero::tags": {"a": "b"}}
@@ -311,7 +311,7 @@ async def test_fields_for_a_gateway_reach_no_host_and_their_values_no_record(
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "http://169.254.169.254/latest/meta-data", "http://127.0.0.1:9000/a.png"])
 async def test_media_of_the_engines_own_network_never_reaches_it(
-    client: httpx.AsyncClient, engine: ScriptedEngine, model: str, path: str, url: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, model: str, path: str, url: str
 ):
     content: Any = {
         "/v1/chat/completions": {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]},

@@ -6,7 +6,7 @@ import json
 import struct
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -37,7 +37,7 @@ def set_response(engine: ScriptedEngine, body: bytes, status: int = 200) -> None
 
 
 async def test_sdk_embeddings_from_sandbox_support_text_token_ids_dimensions_and_encodings(
-    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient
+    sdk: openai.AsyncOpenAI, client: httpx2.AsyncClient
 ):
     by_default = await sdk.embeddings.create(model="sandbox-embed", input=["a text", "a text", "else"], dimensions=64)
     first, second, third = [each.embedding for each in by_default.data]
@@ -53,7 +53,7 @@ async def test_sdk_embeddings_from_sandbox_support_text_token_ids_dimensions_and
     assert (await sdk.embeddings.create(model="sandbox-embed", input=[1, 2, 3])).usage.prompt_tokens == 3
 
 
-async def test_embedding_ids_are_in_headers_and_tokens_in_the_record(service: Service, client: httpx.AsyncClient):
+async def test_embedding_ids_are_in_headers_and_tokens_in_the_record(service: Service, client: httpx2.AsyncClient):
     episode = uuid7.mint()
     answer = await client.post(PATH, json={"model": "sandbox-embed", "input": [[1, 2], [3]], "episode_id": episode, "user": "u"})
     assert answer.headers["x-narthex-episode-id"] == episode
@@ -64,7 +64,7 @@ async def test_embedding_ids_are_in_headers_and_tokens_in_the_record(service: Se
 
 @pytest.mark.parametrize("vectors", [[base64_floats(each) for each in VECTORS], VECTORS], ids=["base64", "numbers"])
 async def test_embeddings_use_the_requested_encoding_whatever_the_engine_returns(
-    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, engine: ScriptedEngine, vectors: Any
+    sdk: openai.AsyncOpenAI, client: httpx2.AsyncClient, engine: ScriptedEngine, vectors: Any
 ):
     set_response(engine, embeddings_body(*vectors))
     assert [each.embedding for each in (await sdk.embeddings.create(model="scripted", input=["a", "b"])).data] == VECTORS
@@ -85,7 +85,7 @@ async def test_embeddings_use_the_requested_encoding_whatever_the_engine_returns
     ids=["dimensions ignored", "no pooling", "too many", "no JSON"],
 )
 async def test_embeddings_that_do_not_match_the_request_are_refused(
-    client: httpx.AsyncClient, engine: ScriptedEngine, body: bytes, fields: Any, status: int, message: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, body: bytes, fields: Any, status: int, message: str
 ):
     set_response(engine, body)
     refused = await client.post(PATH, json={"model": "scripted", "input": "a", **fields})
@@ -112,7 +112,7 @@ async def test_embedding_errors_raise_the_matching_sdk_exceptions(sdk: openai.As
 
 
 async def test_embedding_limits_count_reported_or_estimated_input_and_no_output(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, engines: Any
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, engines: Any
 ):
     await asyncio.to_thread(
         service.apply,
@@ -131,7 +131,7 @@ async def test_embedding_limits_count_reported_or_estimated_input_and_no_output(
     async def remaining_tokens() -> float:
         return (await client.get("/v1/limits", params={"model": "only-embeds"})).json()["data"][0]["remaining"]
 
-    async def embed(input: Any) -> httpx.Response:
+    async def embed(input: Any) -> httpx2.Response:
         return await client.post(PATH, json={"model": "only-embeds", "input": input})
 
     set_response(engine, embeddings_body([1.0] * 100))

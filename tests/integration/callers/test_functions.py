@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -141,7 +141,7 @@ async def test_pinned_variant_of_another_dialect_serves(sdk: openai.AsyncOpenAI,
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_fallback_variant_has_a_prompt_of_its_own(
-    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine, streamed: bool
+    client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine, streamed: bool
 ):
     engine.script = fail
     second_engine.script = stream_hello if streamed else ReceivedRequest.respond_completion
@@ -154,7 +154,7 @@ async def test_fallback_variant_has_a_prompt_of_its_own(
     assert (row["variant"], row["served_model"], len(row["attempts"])) == ("terse", "large", 2)
 
 
-async def test_json_function_demands_its_schema(sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_json_function_demands_its_schema(sdk: openai.AsyncOpenAI, client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def respond_json(request: ReceivedRequest) -> None:
         await request.respond(200, json.dumps(completion('{"a": 1}')).encode())
 
@@ -181,14 +181,14 @@ async def test_json_function_demands_its_schema(sdk: openai.AsyncOpenAI, client:
     ],
 )
 async def test_request_that_a_function_does_not_take_is_a_400(
-    client: httpx.AsyncClient, engine: ScriptedEngine, path: str, body: dict[str, Any], message: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, path: str, body: dict[str, Any], message: str
 ):
     answer = await client.post(path, json={"model": "fn-answer", **body})
     assert answer.status_code == 400 and message in answer.json()["error"]["message"], answer.text
     assert ("type" in answer.json()) == (path == "/v1/messages") and not engine.requests
 
 
-async def test_variant_header_and_input_of_a_model_are_reported_as_dropped(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_variant_header_and_input_of_a_model_are_reported_as_dropped(client: httpx2.AsyncClient, engine: ScriptedEngine):
     answer = await client.post(CHAT, json={"model": "fn-small", "messages": HI, **ADA})
     assert (answer.status_code, answer.headers["x-narthex-dropped"]) == (200, "narthex::input")
     assert set(engine.requests[-1].body) == {"model", "messages"}
@@ -197,7 +197,7 @@ async def test_variant_header_and_input_of_a_model_are_reported_as_dropped(clien
 
 
 async def test_native_api_of_tensorzero_reaches_functions(
-    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine
+    client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     sent = {"function_name": "fn-answer", "input": {"system": {"name": "Ada"}, "messages": HI}}
     answer = await client.post("/inference", json=sent)
@@ -221,7 +221,7 @@ async def test_native_api_of_tensorzero_reaches_functions(
     assert extracted.json()["output"] == {"raw": '{"a": 1}', "parsed": {"a": 1}}, extracted.text
 
 
-async def test_functions_are_listed_like_models(service: Service, client: httpx.AsyncClient):
+async def test_functions_are_listed_like_models(service: Service, client: httpx2.AsyncClient):
     listed = {each["id"]: each for each in (await client.get("/v1/models")).json()["data"]}
     created = listed["fn-answer"].pop("created")
     assert abs(created - time.time()) < 3_600 and listed["fn-answer"] == {"id": "fn-answer", "object": "model", "owned_by": "narthex"}
@@ -359,7 +359,7 @@ async def test_preview_beyond_the_memory_for_templates_is_a_422_that_names_the_b
         )
         assert made.status_code == 201, made.text
 
-        async def render(n: int) -> httpx.Response:
+        async def render(n: int) -> httpx2.Response:
             given = {"narthex::input": {"system": {"items": ["x" * 100_000 if n > 9 else "x"], "n": n}}, "messages": HI}
             return await admin.post("/admin/v1/functions/fn-multiplies/render", json={"request": given})
 

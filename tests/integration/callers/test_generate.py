@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.teams import keys
@@ -40,7 +40,7 @@ async def lmdeploy(service: Service) -> AsyncGenerator[ScriptedEngine]:
 
 
 @pytest.fixture
-async def caller(service: Service, lmdeploy: ScriptedEngine) -> AsyncGenerator[httpx.AsyncClient]:
+async def caller(service: Service, lmdeploy: ScriptedEngine) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client with a key for one model that generates, and one of a host that does not."""
     lmdeploy.requests.clear()
     key = await keys.create_key(database_url(service), "generate", models=["generate-a", "claude"])
@@ -54,7 +54,7 @@ async def respond_whole(request: ReceivedRequest) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_generate_is_open_to_ordinary_keys_streams_and_needs_no_model(
-    service: Service, lmdeploy: ScriptedEngine, caller: httpx.AsyncClient, stream: bool
+    service: Service, lmdeploy: ScriptedEngine, caller: httpx2.AsyncClient, stream: bool
 ):
     lmdeploy.script = stream_script(*CHUNKS) if stream else respond_whole
     answer = await caller.post("/generate", json={**PROMPT, "stream": stream})
@@ -72,7 +72,7 @@ async def test_generate_is_open_to_ordinary_keys_streams_and_needs_no_model(
 
 
 async def test_caller_who_leaves_a_generate_stream_is_charged_what_came(
-    service: Service, lmdeploy: ScriptedEngine, caller: httpx.AsyncClient
+    service: Service, lmdeploy: ScriptedEngine, caller: httpx2.AsyncClient
 ):
     async def write_on(request: ReceivedRequest) -> None:
         request.begin_stream()
@@ -89,7 +89,7 @@ async def test_caller_who_leaves_a_generate_stream_is_charged_what_came(
     assert (row["outcome"], row["charged_output"], row["charge_basis"]) == ("disconnected", 1, "reported")
 
 
-async def test_route_without_a_model_goes_to_the_keys_only_model_that_serves_it(lmdeploy: ScriptedEngine, caller: httpx.AsyncClient):
+async def test_route_without_a_model_goes_to_the_keys_only_model_that_serves_it(lmdeploy: ScriptedEngine, caller: httpx2.AsyncClient):
     async def respond(request: ReceivedRequest) -> None:
         body = {"input_ids": [5, 6], "length": 2} if request.path == "/v1/encode" else {"data": [{"index": 0, "data": [0.5]}]}
         await request.respond(200, json.dumps(body).encode())

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 from redis.asyncio import Redis
@@ -31,7 +31,7 @@ from tests.support.processes.service_inspection import database_url
 from tests.support.processes.wait_until import wait_until
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk, completion
 
-# httpx leaves a socket to the garbage collector if it is cancelled while it connects.
+# httpx2 leaves a socket to the garbage collector if it is cancelled while it connects.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 CHAT = "/v1/chat/completions"
@@ -131,19 +131,19 @@ class Callers:
         self._running.set()
 
     async def _call_on(self, key: str) -> None:
-        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
+        limits = httpx2.Limits(max_connections=1, max_keepalive_connections=1)
         async with self._service.client(headers={"authorization": f"Bearer {key}"}, limits=limits) as client:
             while not self._stopping:
                 await self._running.wait()
                 self._busy += 1
                 try:
-                    with contextlib.suppress(httpx.TransportError):
+                    with contextlib.suppress(httpx2.TransportError):
                         await self._call(client)
                 finally:
                     self._busy -= 1
                 await asyncio.sleep(0.005)
 
-    async def _call(self, client: httpx.AsyncClient) -> None:
+    async def _call(self, client: httpx2.AsyncClient) -> None:
         fate = self._chance.random()
         body = {"model": "hostile", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": MAX_TOKENS}
         tags = {"x-narthex-tags": '{"tenant": "acme"}'}
@@ -156,7 +156,7 @@ class Callers:
         else:
             self._note(await client.post(CHAT, json=body, headers=tags))
 
-    async def _stream(self, client: httpx.AsyncClient, body: Any, headers: dict[str, str], *, cancels: bool) -> None:
+    async def _stream(self, client: httpx2.AsyncClient, body: Any, headers: dict[str, str], *, cancels: bool) -> None:
         async with client.stream("POST", CHAT, json=body, headers={**headers, "x-narthex-cost": "true"}) as response:
             if response.status_code != 200:
                 await response.aread()
@@ -173,7 +173,7 @@ class Callers:
             self.seen_microusd[response.headers["x-narthex-inference-id"]] = round(costs[-1] * 1_000_000)
         return None
 
-    def _note(self, response: httpx.Response) -> None:
+    def _note(self, response: httpx2.Response) -> None:
         if response.status_code == 200:
             self.refused_in_a_row = 0
             if "x-narthex-replayed" in response.headers:

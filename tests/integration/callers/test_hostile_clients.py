@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-import httpx
+import httpx2
 import pytest
 from backports import zstd
 
@@ -389,7 +389,7 @@ async def test_numbers_that_take_long_to_decode_are_a_400_in_the_shape_of_the_ap
     assert not chat_requests(engine)
 
 
-async def test_response_of_numbers_that_take_long_to_decode_is_a_502(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_response_of_numbers_that_take_long_to_decode_is_a_502(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def respond(request: ReceivedRequest) -> None:
         await request.respond(200, b'{"choices":[],"zzz":[%b]}' % b",".join([b"1e300"] * 36_000))
 
@@ -467,13 +467,13 @@ async def test_plain_heads_are_served(service: Service, head: bytes, status: int
 
 
 @pytest.mark.parametrize("name", ["authorization", "x-api-key", "x-narthex-tags", "x-narthex-drop", "x-narthex-episode-id"])
-async def test_duplicate_gateway_header_is_refused(service: Service, client: httpx.AsyncClient, name: str):
+async def test_duplicate_gateway_header_is_refused(service: Service, client: httpx2.AsyncClient, name: str):
     answer = await client.post(CHAT, content=REQUEST, headers=[(name, "a"), (name, "b")])
     assert (answer.status_code, name in answer.json()["error"]["message"]) == (400, True)
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
-async def test_content_coding_that_is_not_decoded_is_a_415_that_names_those_that_are(client: httpx.AsyncClient, path: str):
+async def test_content_coding_that_is_not_decoded_is_a_415_that_names_those_that_are(client: httpx2.AsyncClient, path: str):
     answer = await client.post(path, content=REQUEST, headers={"content-encoding": "br"})
     assert answer.status_code == 415 and answer.json()["error"]["type"] == "invalid_request_error"
     assert "gzip, deflate, zstd" in answer.json()["error"]["message"] and answer.headers["accept-encoding"] == "gzip, deflate, zstd"
@@ -481,7 +481,7 @@ async def test_content_coding_that_is_not_decoded_is_a_415_that_names_those_that
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
 async def test_compressed_body_is_served_and_recorded_as_it_was_meant(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, coding: str
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, coding: str
 ):
     compress = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}[coding]
     answer = await client.post(CHAT, content=compress(REQUEST), headers={"content-encoding": coding.upper()})
@@ -492,7 +492,7 @@ async def test_compressed_body_is_served_and_recorded_as_it_was_meant(
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-async def test_body_that_decodes_to_too_much_is_a_413_in_little_time(client: httpx.AsyncClient, engine: ScriptedEngine, coding: str):
+async def test_body_that_decodes_to_too_much_is_a_413_in_little_time(client: httpx2.AsyncClient, engine: ScriptedEngine, coding: str):
     bomb = (gzip.compress if coding == "gzip" else zstd.compress)(b" " * 300_000_000)
     assert len(bomb) < 1_000_000
     answer = await client.post(CHAT, content=bomb, headers={"content-encoding": coding})
@@ -500,19 +500,19 @@ async def test_body_that_decodes_to_too_much_is_a_413_in_little_time(client: htt
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
-async def test_body_that_is_not_of_its_coding_is_a_400(client: httpx.AsyncClient, coding: str):
+async def test_body_that_is_not_of_its_coding_is_a_400(client: httpx2.AsyncClient, coding: str):
     for content in (REQUEST, b"x"):
         answer = await client.post(CHAT, content=content, headers={"content-encoding": coding})
         assert answer.status_code == 400 and coding in answer.json()["error"]["message"]
 
 
-async def test_empty_episode_header_is_a_400(client: httpx.AsyncClient):
+async def test_empty_episode_header_is_a_400(client: httpx2.AsyncClient):
     answer = await client.post(CHAT, content=REQUEST, headers={"x-narthex-episode-id": ""})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "episode_id")
 
 
 @pytest.mark.parametrize("letter", ["k", "\u9375", "\U0001f511"], ids=["ascii", "kanji", "emoji"])
-async def test_head_of_a_response_is_short_whatever_was_dropped(client: httpx.AsyncClient, engine: ScriptedEngine, letter: str):
+async def test_head_of_a_response_is_short_whatever_was_dropped(client: httpx2.AsyncClient, engine: ScriptedEngine, letter: str):
     """Proxies take a server for broken whose heads are longer than they accept: all gateways behind one, for all teams."""
     message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [{"type": "text", "text": "Hello."}]}
     end = {"stop_reason": "end_turn", "stop_sequence": None, "usage": {"input_tokens": 3, "output_tokens": 2}}
@@ -528,7 +528,7 @@ async def test_head_of_a_response_is_short_whatever_was_dropped(client: httpx.As
     assert response.headers["x-narthex-dropped"].startswith("0") and len(response.headers["x-narthex-dropped"]) < 1_600
 
 
-async def test_duplicate_json_keys_are_sent_as_they_were_checked(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_duplicate_json_keys_are_sent_as_they_were_checked(client: httpx2.AsyncClient, engine: ScriptedEngine):
     twice = (
         b'{"model":"nobody","model":"scripted","messages":[{"role":"user"}],"messages":%b,"seed":1,"\\u0073eed":2}'
         % json.dumps(HI).encode()
@@ -540,7 +540,7 @@ async def test_duplicate_json_keys_are_sent_as_they_were_checked(client: httpx.A
     assert sent.count(b"seed") == sent.count(b'"messages"') == sent.count(b'"model"') == 1
 
 
-async def test_json_escaped_field_name_is_the_same_field(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_json_escaped_field_name_is_the_same_field(client: httpx2.AsyncClient, engine: ScriptedEngine):
     answer = await client.post(CHAT, content=REQUEST[:-1] + b', "chat\\u005ftemplate": "x"}')
     assert (answer.status_code, answer.json()["error"]["param"]) == (422, "chat_template") and not chat_requests(engine)
 
@@ -584,7 +584,7 @@ async def test_disconnects_at_any_moment_leave_no_request_in_flight(service: Ser
             if number % 2:  # a reset instead of an orderly close
                 caller.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-    async def stream_to_the_end(client: httpx.AsyncClient) -> str:
+    async def stream_to_the_end(client: httpx2.AsyncClient) -> str:
         return (await client.post(CHAT, content=STREAM_REQUEST)).text
 
     engine.script = slow

@@ -10,7 +10,7 @@ import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, cast
 
-import httpx
+import httpx2
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
@@ -401,7 +401,7 @@ async def test_stream_to_a_half_closed_caller_goes_on(echo_server: EchoServer):
         await call.end_stream(b"last")
 
     echo_server.answer = stream
-    async with httpx.AsyncClient() as client, client.stream("POST", f"http://127.0.0.1:{echo_server.port}/echo", content=b"hi") as answer:
+    async with httpx2.AsyncClient() as client, client.stream("POST", f"http://127.0.0.1:{echo_server.port}/echo", content=b"hi") as answer:
         blocks = answer.aiter_raw()
         assert await anext(blocks) == b"begun"
         answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_WR)

@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -84,7 +84,7 @@ async def _streamed_text(sdk: openai.AsyncOpenAI, headers: dict[str, str]) -> tu
     return frames[0].id, "".join(frame.choices[0].delta.content or "" for frame in frames if frame.choices)
 
 
-async def test_requests_without_an_idempotency_key_run_separately(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_requests_without_an_idempotency_key_run_separately(client: httpx2.AsyncClient, engine: ScriptedEngine):
     ids = {(await client.post(CHAT, json=REQUEST)).headers["x-narthex-inference-id"] for _ in range(2)}
     assert len(ids) == 2 == len(chat_requests(engine))
 
@@ -99,7 +99,7 @@ async def test_concurrent_requests_with_one_key_wait_for_the_first(service: Serv
     assert sorted("x-narthex-replayed" in answer.headers for answer in answers) == [False] + [True] * 5
 
 
-async def test_refuse_mode_gets_409_while_the_first_request_is_in_flight(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_refuse_mode_gets_409_while_the_first_request_is_in_flight(client: httpx2.AsyncClient, engine: ScriptedEngine):
     may_respond = asyncio.Event()
     engine.script = respond_after(may_respond)
     headers = idempotency_headers()
@@ -112,14 +112,14 @@ async def test_refuse_mode_gets_409_while_the_first_request_is_in_flight(client:
     assert refused.json()["error"]["details"]["inference_id"] == id and len(chat_requests(engine)) == 1
 
 
-async def test_another_body_under_the_same_key_is_422(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_another_body_under_the_same_key_is_422(client: httpx2.AsyncClient, engine: ScriptedEngine):
     headers = idempotency_headers()
     await client.post(CHAT, json=REQUEST, headers=headers)
     refused = await client.post(CHAT, json={**REQUEST, "temperature": 0.5}, headers=headers)
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "idempotency_key_reused") and len(chat_requests(engine)) == 1
 
 
-async def test_failed_request_runs_again_under_its_key(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+async def test_failed_request_runs_again_under_its_key(client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine):
     async def fail(request: ReceivedRequest) -> None:
         await request.respond(500, b'{"error": {"message": "no"}}')
 
@@ -132,7 +132,7 @@ async def test_failed_request_runs_again_under_its_key(client: httpx.AsyncClient
     assert (await service.wait_for_record(failed.headers["x-narthex-inference-id"]))["outcome"] == "failed"
 
 
-async def test_stream_failed_midway_runs_again_under_its_key(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_stream_failed_midway_runs_again_under_its_key(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = stream_script(chunk({"content": "x"}), {"error": {"message": "boom", "code": 500}})
     headers = idempotency_headers()
     failed = await client.post(CHAT, json=STREAM, headers=headers)
@@ -219,13 +219,13 @@ async def test_disconnect_while_waiting_changes_nothing(service: Service, engine
     ],
 )
 async def test_invalid_idempotency_headers_are_400(
-    client: httpx.AsyncClient, engine: ScriptedEngine, headers: list[tuple[str, str]], message: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, headers: list[tuple[str, str]], message: str
 ):
     refused = await client.post(CHAT, content=json.dumps(REQUEST), headers=headers)
     assert refused.status_code == 400 and message in refused.json()["error"]["message"] and not chat_requests(engine)
 
 
-async def test_malformed_request_does_not_claim_its_key(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_malformed_request_does_not_claim_its_key(client: httpx2.AsyncClient, engine: ScriptedEngine):
     headers = idempotency_headers(**{"x-narthex-idempotency": "refuse"})
     for _ in range(2):
         assert (await client.post(CHAT, content=b"{", headers=headers)).status_code == 400

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -37,14 +37,14 @@ CHAT = "/v1/chat/completions"
         (b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "x": ' + b"[" * 90_000 + b"]" * 90_000 + b"}", "levels", None),
     ],
 )
-async def test_malformed_body_is_refused_with_its_location(client: httpx.AsyncClient, body: bytes, message: str, param: str | None):
+async def test_malformed_body_is_refused_with_its_location(client: httpx2.AsyncClient, body: bytes, message: str, param: str | None):
     answer = await client.post(CHAT, content=body)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["code"], error["param"]) == (400, "invalid_request_error", 400, param)
     assert message in error["message"]
 
 
-async def test_body_that_is_parsed_and_too_deep_to_be_translated_is_a_400(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_body_that_is_parsed_and_too_deep_to_be_translated_is_a_400(client: httpx2.AsyncClient, engine: ScriptedEngine):
     """The code that reads a part of the body has more calls on the stack than the parser had."""
     errors: set[tuple[int, str]] = set()
     for levels in range(900, 1000, 2):
@@ -67,7 +67,7 @@ async def test_body_that_is_parsed_and_too_deep_to_be_translated_is_a_400(client
     ],
 )
 async def test_number_that_nothing_can_hold_is_a_400_wherever_it_is(
-    client: httpx.AsyncClient, engine: ScriptedEngine, path: str, model: str, field: bytes
+    client: httpx2.AsyncClient, engine: ScriptedEngine, path: str, model: str, field: bytes
 ):
     body = b'{"model": "%b", "messages": [{"role": "user", "content": "x"}], %b}' % (model.encode(), field)
     answer = await client.post(path, content=body)
@@ -78,7 +78,7 @@ async def test_number_that_nothing_can_hold_is_a_400_wherever_it_is(
 @pytest.mark.parametrize(
     ("field", "name"), [("Model", "model"), ("MAX_TOKENS", "max_tokens"), ("N", "n"), ("\u017ftream", "stream"), ("Lora_Path", "lora_path")]
 )
-async def test_field_in_other_letters_is_refused(client: httpx.AsyncClient, engine: ScriptedEngine, field: str, name: str):
+async def test_field_in_other_letters_is_refused(client: httpx2.AsyncClient, engine: ScriptedEngine, field: str, name: str):
     """A server written in Go takes it for the field of that name."""
     answer = await client.post(CHAT, json={"model": "scripted", "messages": HI, field: 1})
     error = answer.json()["error"]
@@ -86,13 +86,13 @@ async def test_field_in_other_letters_is_refused(client: httpx.AsyncClient, engi
     assert not engine.requests
 
 
-async def test_unknown_field_in_any_letters_is_sent(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_unknown_field_in_any_letters_is_sent(client: httpx2.AsyncClient, engine: ScriptedEngine):
     answer = await client.post(CHAT, json={"model": "scripted", "messages": HI, "topK": 5, "7": 1, "X-Y": 2})
     assert answer.status_code == 200 and engine.requests[-1].body["topK"] == 5
 
 
 @pytest.mark.parametrize("field", ["audio_url", "video_url", "image_url"])
-async def test_url_in_a_part_of_text_reaches_no_engine(client: httpx.AsyncClient, engine: ScriptedEngine, field: str):
+async def test_url_in_a_part_of_text_reaches_no_engine(client: httpx2.AsyncClient, engine: ScriptedEngine, field: str):
     """vLLM reads it where the part has a `uuid`, whatever its type is."""
     part = {"type": "text", "text": "Hi", "uuid": "1", field: "http://127.0.0.1/secret"}
     answer = await client.post(CHAT, json={"model": "vllm", "messages": [{"role": "user", "content": [part]}]})
@@ -103,7 +103,7 @@ async def test_url_in_a_part_of_text_reaches_no_engine(client: httpx.AsyncClient
 @pytest.mark.parametrize(
     ("path", "field"), [(CHAT, "messages"), ("/v1/messages", "messages"), ("/v1/responses", "input"), ("/v1/limits/preview", "messages")]
 )
-async def test_body_of_too_many_messages_names_the_cap(client: httpx.AsyncClient, path: str, field: str):
+async def test_body_of_too_many_messages_names_the_cap(client: httpx2.AsyncClient, path: str, field: str):
     body = {"model": "scripted", "max_tokens": 5, field: [{"role": "user", "content": "Hello!"}] * 12_000}
     answer = await client.post(path, json=body)
     error = answer.json()["error"]
@@ -112,7 +112,7 @@ async def test_body_of_too_many_messages_names_the_cap(client: httpx.AsyncClient
 
 
 @pytest.mark.parametrize("model", ["scripted", "responses"])
-async def test_large_body_is_served_in_the_same_dialect_and_in_another(client: httpx.AsyncClient, engine: ScriptedEngine, model: str):
+async def test_large_body_is_served_in_the_same_dialect_and_in_another(client: httpx2.AsyncClient, engine: ScriptedEngine, model: str):
     if model == "responses":
         engine.script = lambda request: request.respond(400, b'{"error": {"message": "refused", "type": "invalid_request_error"}}')
     answer = await client.post(CHAT, json={"model": model, "messages": [{"role": "user", "content": "Hello!"}] * 3_000})
@@ -122,7 +122,7 @@ async def test_large_body_is_served_in_the_same_dialect_and_in_another(client: h
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_body_over_the_limit_is_413(client: httpx.AsyncClient, chunked: bool):
+async def test_body_over_the_limit_is_413(client: httpx2.AsyncClient, chunked: bool):
     big = b"x" * (MOST_BODY_BYTES + 1)
 
     async def pieces():
@@ -134,7 +134,7 @@ async def test_body_over_the_limit_is_413(client: httpx.AsyncClient, chunked: bo
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/v1/v1/chat/completions", "/v1/chat/completions/"])
-async def test_path_that_is_nearly_right_is_404_with_the_path_meant(client: httpx.AsyncClient, path: str):
+async def test_path_that_is_nearly_right_is_404_with_the_path_meant(client: httpx2.AsyncClient, path: str):
     answer = await client.post(path, json={"model": "scripted", "messages": HI})
     assert answer.status_code == 404 and "The path is /v1/chat/completions." in answer.json()["error"]["message"]
 
@@ -160,14 +160,14 @@ async def test_openai_sdk_raises_its_authentication_error(service: Service):
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", CHAT, 405), ("DELETE", "/v1/models", 405), ("POST", "/v1/nothing", 404)])
-async def test_unknown_routes_and_wrong_methods_use_the_error_envelope(client: httpx.AsyncClient, method: str, path: str, status: int):
+async def test_unknown_routes_and_wrong_methods_use_the_error_envelope(client: httpx2.AsyncClient, method: str, path: str, status: int):
     answer = await client.request(method, path)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], set(error)) == (status, status, {"message", "type", "code", "param"})
     assert status != 405 or answer.headers["allow"]
 
 
-async def test_health_routes_answer_head_requests(client: httpx.AsyncClient):
+async def test_health_routes_answer_head_requests(client: httpx2.AsyncClient):
     for path in ("/health/live", "/health/ready"):
         assert (await client.head(path)).status_code == 200
 
@@ -178,12 +178,12 @@ async def test_nul_character_in_an_admin_filter_is_400(service: Service):
 
 
 @pytest.mark.parametrize("episode", [uuid7.lowest_at(32_503_680_000_000), "", "x" * 129, "a\nb", " a"])
-async def test_episode_that_cannot_be_named_so_is_400(client: httpx.AsyncClient, episode: str):
+async def test_episode_that_cannot_be_named_so_is_400(client: httpx2.AsyncClient, episode: str):
     answer = await client.post(CHAT, json={"model": "sandbox", "messages": HI, "episode_id": episode})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "episode_id")
 
 
-async def test_episode_header_that_is_no_utf8_is_400_in_each_api(client: httpx.AsyncClient):
+async def test_episode_header_that_is_no_utf8_is_400_in_each_api(client: httpx2.AsyncClient):
     headers = [(b"x-narthex-episode-id", "Gespräch".encode("latin-1"))]
     answer = await client.post(CHAT, json={"model": "sandbox", "messages": HI}, headers=headers)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "episode_id")
@@ -192,7 +192,7 @@ async def test_episode_header_that_is_no_utf8_is_400_in_each_api(client: httpx.A
     assert (answer.status_code, answer.json()["type"], answer.json()["error"]["type"]) == (400, "error", "invalid_request_error")
 
 
-async def test_two_episode_ids_in_one_request_are_400(client: httpx.AsyncClient):
+async def test_two_episode_ids_in_one_request_are_400(client: httpx2.AsyncClient):
     body = {"model": "sandbox", "messages": HI, "episode_id": uuid7.mint()}
     answer = await client.post(CHAT, json=body, headers={"x-narthex-episode-id": uuid7.mint()})
     assert answer.status_code == 400 and "two episodes" in answer.json()["error"]["message"]
@@ -213,7 +213,7 @@ async def test_two_episode_ids_in_one_request_are_400(client: httpx.AsyncClient)
     ],
 )
 async def test_unsupported_or_invalid_constraint_field_is_refused_by_name(
-    client: httpx.AsyncClient, engine: ScriptedEngine, model: str, fields: dict[str, Any], status: int
+    client: httpx2.AsyncClient, engine: ScriptedEngine, model: str, fields: dict[str, Any], status: int
 ):
     answer = await client.post(CHAT, json={"model": model, "messages": HI, **fields})
     error = answer.json()["error"]
@@ -222,20 +222,20 @@ async def test_unsupported_or_invalid_constraint_field_is_refused_by_name(
 
 
 @pytest.mark.parametrize("drop", ["all", "chat_template, guided_regex"])
-async def test_drop_header_removes_fields_and_reports_them(client: httpx.AsyncClient, engine: ScriptedEngine, drop: str):
+async def test_drop_header_removes_fields_and_reports_them(client: httpx2.AsyncClient, engine: ScriptedEngine, drop: str):
     body = {"model": "scripted", "messages": HI, "chat_template": "x", "guided_regex": "a", "guided_decoding_backend": "xgrammar"}
     answer = await client.post(CHAT, json=body, headers={"x-narthex-drop": drop})
     assert answer.status_code == 200 and set(engine.requests[0].body) == {"model", "messages"}
     assert set(answer.headers["x-narthex-dropped"].split(", ")) == {"chat_template", "guided_regex", "guided_decoding_backend"}
 
 
-async def test_accepts_option_sends_an_otherwise_unsupported_field(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_accepts_option_sends_an_otherwise_unsupported_field(client: httpx2.AsyncClient, engine: ScriptedEngine):
     body = {"model": "accepting", "messages": HI, "chat_template_kwargs": {"enable_thinking": True}}
     assert (await client.post(CHAT, json=body)).status_code == 200
     assert engine.requests[0].body["chat_template_kwargs"] == {"enable_thinking": True}
 
 
-async def test_target_that_supports_the_field_serves_instead(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+async def test_target_that_supports_the_field_serves_instead(client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine):
     service.apply('[models.careful]\ntargets = [{ provider = "first", model = "m" }, { provider = "vllm", model = "m" }]')
     answer = await client.post(CHAT, json={"model": "careful", "messages": HI, "guided_regex": "a+"})
     assert answer.status_code == 200 and answer.headers["x-narthex-served"] == "vllm/m"
@@ -259,7 +259,7 @@ async def test_target_that_supports_the_field_serves_instead(client: httpx.Async
     ],
 )
 async def test_engine_error_keeps_its_meaning_in_the_error_envelope(
-    client: httpx.AsyncClient, engine: ScriptedEngine, engine_status: int, body: Any, status: int, kind: str, message: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, engine_status: int, body: Any, status: int, kind: str, message: str
 ):
     async def script(request: ReceivedRequest) -> None:
         await request.respond(engine_status, json.dumps(body).encode(), "content-type: application/json\r\nretry-after: 7\r\n")
@@ -274,7 +274,7 @@ async def test_engine_error_keeps_its_meaning_in_the_error_envelope(
 
 
 @pytest.mark.parametrize("body", [b"<html>oh</html>", b"", b"[]", b'{"choices": []}', b'{"choices": 5}', b"\xff\xfe", b'{"a": '])
-async def test_invalid_engine_response_is_502_without_its_body(client: httpx.AsyncClient, engine: ScriptedEngine, body: bytes):
+async def test_invalid_engine_response_is_502_without_its_body(client: httpx2.AsyncClient, engine: ScriptedEngine, body: bytes):
     async def script(request: ReceivedRequest) -> None:
         await request.respond(200, body)
 
@@ -283,7 +283,7 @@ async def test_invalid_engine_response_is_502_without_its_body(client: httpx.Asy
     assert (answer.status_code, answer.json()["error"]["type"]) == (502, "backend_error") and "html" not in answer.text
 
 
-async def test_engine_error_sent_with_status_200_is_an_error(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_engine_error_sent_with_status_200_is_an_error(client: httpx2.AsyncClient, engine: ScriptedEngine):
     error_body = {"error": {"message": "bad grammar", "type": "BadRequestError", "code": 400}}
 
     async def respond_with_error(request: ReceivedRequest) -> None:
@@ -299,7 +299,7 @@ async def test_engine_error_sent_with_status_200_is_an_error(client: httpx.Async
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/pooling"])
 async def test_field_that_chooses_a_place_is_a_400_before_any_engine_is_called(
-    client: httpx.AsyncClient, engine: ScriptedEngine, path: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, path: str
 ):
     fields = {"input": "x"} if path == "/pooling" else {"messages": HI, "max_tokens": 5}
     answer = await client.post(path, json={"model": "vllm", **fields, "kv_transfer_params": {"remote_host": "10.0.0.1"}})

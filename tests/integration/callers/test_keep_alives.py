@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 from msgspec import Struct
@@ -180,7 +180,7 @@ class ReceivedStream(Struct):
     """A stream as it was received. `gap_s` is the longest time in which nothing came."""
 
     status: int
-    headers: httpx.Headers
+    headers: httpx2.Headers
     body: bytes
     gap_s: float
 

@@ -4,7 +4,7 @@ import json
 import uuid
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 from openai import pydantic_function_tool
@@ -164,7 +164,7 @@ async def test_chat_sdk_helpers_work_on_engines_of_other_apis(sdk: openai.AsyncO
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_host_that_refuses_to_encrypt_reasoning_is_sent_the_request_again_without_it(
-    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, stream: bool
+    client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine, stream: bool
 ):
     serve = respond_with(TEXT)
 

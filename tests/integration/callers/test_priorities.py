@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.gate import Gate
@@ -48,7 +48,7 @@ def gate(engine: ScriptedEngine) -> Gate:
     return gate
 
 
-def client_of(service: Service, *options: str) -> httpx.AsyncClient:
+def client_of(service: Service, *options: str) -> httpx2.AsyncClient:
     created = service.run("keys", "create", "--quiet", *options)
     assert created.returncode == 0, created.stderr
     return service.client(headers={"authorization": f"Bearer {created.stdout.strip()}"})
@@ -71,7 +71,7 @@ async def test_highest_priority_gets_the_next_place(service: Service, gate: Gate
         "urgent": client_of(service, "--team", "batch", "--priority", "50"),
         "lowered": client_of(service, "--team", "batch", "--priority", "50"),
     }
-    tasks: list[asyncio.Task[httpx.Response]] = []
+    tasks: list[asyncio.Task[httpx2.Response]] = []
     async with service.client() as first:
         tasks.append(asyncio.create_task(first.post(CHAT, json=message("narrow", "first"))))
         await wait_until(lambda: gate.running == 1)

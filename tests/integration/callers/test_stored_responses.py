@@ -5,7 +5,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 import redis.asyncio
@@ -278,7 +278,7 @@ async def test_deleted_response_is_not_found(service: Service, sdk: openai.Async
         await sdk.responses.delete(created.id)
 
 
-async def test_input_that_cannot_be_decoded_is_a_400_to_list(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_input_that_cannot_be_decoded_is_a_400_to_list(client: httpx2.AsyncClient, engine: ScriptedEngine):
     item = b'{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "x": 1e400}'
     output = b'{"type": "function_call_output", "call_id": "c", "output": "x"}'
     created = await client.post(RESPONSES, content=b'{"model": "scripted", "input": [%b, %b]}' % (item, output))
@@ -329,7 +329,7 @@ async def test_team_without_stored_content_gets_not_found_with_the_reason(servic
         await assert_unknown(sdk, answer.id, "are not stored")
 
 
-async def test_cancel_and_stream_retrieval_are_refused_for_foreground_responses(client: httpx.AsyncClient, sdk: openai.AsyncOpenAI):
+async def test_cancel_and_stream_retrieval_are_refused_for_foreground_responses(client: httpx2.AsyncClient, sdk: openai.AsyncOpenAI):
     created = await sdk.responses.create(model="scripted", input="One?")
     with pytest.raises(openai.BadRequestError, match="background"):
         await sdk.responses.cancel(created.id)
@@ -350,7 +350,7 @@ async def test_cancel_and_stream_retrieval_are_refused_for_foreground_responses(
         ("?stream=perhaps", "stream"),
     ],
 )
-async def test_invalid_query_parameters_are_400(client: httpx.AsyncClient, sdk: openai.AsyncOpenAI, path: str, param: str):
+async def test_invalid_query_parameters_are_400(client: httpx2.AsyncClient, sdk: openai.AsyncOpenAI, path: str, param: str):
     created = await sdk.responses.create(model="scripted", input="One?")
     refused = await client.get(f"{RESPONSES}/{created.id}{path}")
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)

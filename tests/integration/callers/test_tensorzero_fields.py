@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -13,14 +13,14 @@ from tests.support.scripted_engine import ScriptedEngine
 HI: Any = [{"role": "user", "content": "Hello!"}]
 
 
-async def _send(client: httpx.AsyncClient, native: bool, model: str = "scripted", **fields: Any) -> httpx.Response:
+async def _send(client: httpx2.AsyncClient, native: bool, model: str = "scripted", **fields: Any) -> httpx2.Response:
     if native:
         return await client.post("/inference", json={"model_name": model, "input": {"messages": HI}, **fields})
     named = {f"tensorzero::{name}": value for name, value in fields.items()}
     return await client.post("/openai/v1/chat/completions", json={"model": f"tensorzero::model_name::{model}", "messages": HI, **named})
 
 
-async def _record(client: httpx.AsyncClient, response: httpx.Response) -> Any:
+async def _record(client: httpx2.AsyncClient, response: httpx2.Response) -> Any:
     id = response.headers["x-narthex-inference-id"]
     for _ in range(200):
         found = await client.get(f"/v1/inferences/{id}")
@@ -34,7 +34,7 @@ both = pytest.mark.parametrize("native", [True, False], ids=["inference", "chat"
 
 
 @both
-async def test_extra_body_and_headers_reach_the_target_that_they_are_for(client: httpx.AsyncClient, engine: ScriptedEngine, native: bool):
+async def test_extra_body_and_headers_reach_the_target_that_they_are_for(client: httpx2.AsyncClient, engine: ScriptedEngine, native: bool):
     response = await _send(
         client,
         native,
@@ -58,13 +58,13 @@ async def test_extra_body_and_headers_reach_the_target_that_they_are_for(client:
 
 
 @both
-async def test_extra_body_obeys_the_lists_of_restricted_fields(client: httpx.AsyncClient, engine: ScriptedEngine, native: bool):
+async def test_extra_body_obeys_the_lists_of_restricted_fields(client: httpx2.AsyncClient, engine: ScriptedEngine, native: bool):
     response = await _send(client, native, extra_body=[{"pointer": "/lora_path", "value": "other"}])
     assert response.status_code == 400 and "lora_path" in response.text and engine.requests == [], response.text
 
 
 @both
-async def test_provider_tools_stand_among_the_tools_of_the_target(client: httpx.AsyncClient, engine: ScriptedEngine, native: bool):
+async def test_provider_tools_stand_among_the_tools_of_the_target(client: httpx2.AsyncClient, engine: ScriptedEngine, native: bool):
     other, here = {"type": "no"}, {"type": "function", "function": {"name": "f"}}
     tools = [{"scope": {"model_name": "other"}, "tool": other}, {"scope": None, "tool": here}]
     response = await _send(client, native, provider_tools=tools)
@@ -73,7 +73,9 @@ async def test_provider_tools_stand_among_the_tools_of_the_target(client: httpx.
 
 
 @both
-async def test_beta_of_anthropic_goes_to_targets_that_speak_messages_alone(client: httpx.AsyncClient, engine: ScriptedEngine, native: bool):
+async def test_beta_of_anthropic_goes_to_targets_that_speak_messages_alone(
+    client: httpx2.AsyncClient, engine: ScriptedEngine, native: bool
+):
     engine.script = lambda request: request.respond(
         200,
         json.dumps(
@@ -104,7 +106,7 @@ async def test_beta_of_anthropic_goes_to_targets_that_speak_messages_alone(clien
     ],
 )
 async def test_field_is_refused_by_its_name(
-    client: httpx.AsyncClient, engine: ScriptedEngine, native: bool, field: str, value: Any, status: int
+    client: httpx2.AsyncClient, engine: ScriptedEngine, native: bool, field: str, value: Any, status: int
 ):
     response = await _send(client, native, **{field: value})
     message = response.json()["error"] if native else response.json()["error"]["message"]
@@ -112,7 +114,7 @@ async def test_field_is_refused_by_its_name(
 
 
 @both
-async def test_neutral_values_change_nothing(client: httpx.AsyncClient, engine: ScriptedEngine, native: bool):
+async def test_neutral_values_change_nothing(client: httpx2.AsyncClient, engine: ScriptedEngine, native: bool):
     neutral: dict[str, Any] = {
         "dryrun": False,
         "cache_options": {"enabled": "off"},
@@ -125,7 +127,7 @@ async def test_neutral_values_change_nothing(client: httpx.AsyncClient, engine: 
 
 
 @both
-async def test_namespace_is_a_tag_and_a_cache_that_is_none_is_reported(client: httpx.AsyncClient, engine: ScriptedEngine, native: bool):
+async def test_namespace_is_a_tag_and_a_cache_that_is_none_is_reported(client: httpx2.AsyncClient, engine: ScriptedEngine, native: bool):
     response = await _send(client, native, namespace="eu", cache_options={"enabled": "on", "max_age_s": 60}, tags={"a": "b"})
     assert response.headers["x-narthex-dropped"] == ("cache_options" if native else "tensorzero::cache_options")
     assert (await _record(client, response))["tags"] == {"a": "b", "tensorzero::namespace": "eu"}
@@ -133,7 +135,7 @@ async def test_namespace_is_a_tag_and_a_cache_that_is_none_is_reported(client: h
 
 @both
 async def test_credential_of_the_body_goes_to_the_provider_that_takes_it(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, native: bool
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, native: bool
 ):
     service.apply(f"""
         [providers.tz-own]
@@ -152,7 +154,7 @@ async def test_credential_of_the_body_goes_to_the_provider_that_takes_it(
     assert not any("sk-of-the-caller" in value for value in engine.requests[1].headers.values())
 
 
-async def test_params_come_before_the_fields_of_chat(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_params_come_before_the_fields_of_chat(client: httpx2.AsyncClient, engine: ScriptedEngine):
     params = {"temperature": 0.5, "max_tokens": 7, "stop_sequences": ["x"], "json_mode": "on"}
     body = {"model": "scripted", "messages": HI, "temperature": 1, "max_tokens": 100, "tensorzero::params": {"chat_completion": params}}
     engine.script = lambda request: request.respond_completion("{}")
@@ -166,14 +168,14 @@ async def test_params_come_before_the_fields_of_chat(client: httpx.AsyncClient, 
         assert refused.status_code in (400, 422) and "tensorzero::params" in refused.json()["error"]["message"], refused.text
 
 
-async def test_unknown_fields_are_denied_where_the_caller_says_so(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_unknown_fields_are_denied_where_the_caller_says_so(client: httpx2.AsyncClient, engine: ScriptedEngine):
     body = {"model": "scripted", "messages": HI, "temperature": 1, "min_p": 0.1, "tensorzero::deny_unknown_fields": True}
     assert (await client.post("/v1/chat/completions", json=body)).status_code == 200 and len(engine.requests) == 1
     denied = await client.post("/v1/chat/completions", json={**body, "ultrathink": True})
     assert denied.status_code == 400 and denied.json()["error"]["param"] == "ultrathink"
 
 
-async def test_overrides_are_refused_where_there_is_no_chat(client: httpx.AsyncClient):
+async def test_overrides_are_refused_where_there_is_no_chat(client: httpx2.AsyncClient):
     extra = {"tensorzero::extra_body": [{"pointer": "/a", "value": 1}]}
     response = await client.post("/openai/v1/embeddings", json={"model": "sandbox-embed", "input": "x", **extra})
     assert response.status_code == 422 and response.json()["error"]["param"] == "tensorzero::extra_body"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -50,12 +50,12 @@ def functions(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) 
     """)
 
 
-async def _infer(client: httpx.AsyncClient, function: str = "tzf-answer", **fields: Any) -> httpx.Response:
+async def _infer(client: httpx2.AsyncClient, function: str = "tzf-answer", **fields: Any) -> httpx2.Response:
     body = {"function_name": function, "input": {"system": {"name": "Ada"}, **HI}, **fields}
     return await client.post("/inference", json=body)
 
 
-async def test_function_renders_its_templates_and_sets_its_fields(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_function_renders_its_templates_and_sets_its_fields(client: httpx2.AsyncClient, engine: ScriptedEngine):
     greet: Any = {"type": "template", "name": "greet", "arguments": {"whom": "Bob"}}
     own: Any = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": False}
     content: Any = [{"type": "text", "text": "Please."}, greet]
@@ -74,7 +74,7 @@ async def test_function_renders_its_templates_and_sets_its_fields(client: httpx.
 
 
 async def test_variant_is_pinned_and_parameters_of_the_request_come_first(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     pinned = await _infer(client, variant_name="wordy", params={"chat_completion": {"temperature": 0.9}})
     assert pinned.json()["variant_name"] == "wordy", pinned.text
@@ -85,7 +85,7 @@ async def test_variant_is_pinned_and_parameters_of_the_request_come_first(
 
 
 @pytest.mark.parametrize("path", ["/inference", "/v1/chat/completions"])
-async def test_body_and_header_must_name_the_same_variant(client: httpx.AsyncClient, second_engine: ScriptedEngine, path: str):
+async def test_body_and_header_must_name_the_same_variant(client: httpx2.AsyncClient, second_engine: ScriptedEngine, path: str):
     messages = HI["messages"]
     body: Any = {"function_name": "tzf-answer", "input": {"system": {"name": "Ada"}, "messages": messages}, "variant_name": "wordy"}
     if path != "/inference":
@@ -97,7 +97,7 @@ async def test_body_and_header_must_name_the_same_variant(client: httpx.AsyncCli
     assert other.status_code == 400 and "x-narthex-variant" in other.text and "wordy" in other.text, other.text
 
 
-async def test_fallback_variant_names_itself(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
+async def test_fallback_variant_names_itself(client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
     async def fail(request: ReceivedRequest) -> None:
         await request.respond(500, b'{"error": {"message": "broken"}}')
 
@@ -106,14 +106,14 @@ async def test_fallback_variant_names_itself(client: httpx.AsyncClient, engine: 
     assert response.json()["variant_name"] == "wordy" and len(second_engine.requests) == 1, response.text
 
 
-async def test_json_function_answers_with_its_output(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_json_function_answers_with_its_output(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = lambda request: request.respond_completion('{"a": 1}')
     response = await client.post("/inference", json={"function_name": "tzf-extract", "input": HI})
     assert response.json()["output"] == {"raw": '{"a": 1}', "parsed": {"a": 1}}, response.text
     assert engine.requests[0].body["response_format"]["json_schema"]["schema"]["required"] == ["a"]
 
 
-async def test_function_streams(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_function_streams(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = stream_script(*HELLO)
     response = await _infer(client, stream=True)
     assert '"variant_name":"terse"' in response.text and response.text.endswith("data: [DONE]\n\n")
@@ -128,12 +128,12 @@ async def test_function_streams(client: httpx.AsyncClient, engine: ScriptedEngin
         ({"input": {"system": {"name": "Ada"}, "messages": [{"role": "user", "content": {"x": 1}}]}}, 400),
     ],
 )
-async def test_wrong_call_of_a_function_is_refused(client: httpx.AsyncClient, fields: Any, status: int):
+async def test_wrong_call_of_a_function_is_refused(client: httpx2.AsyncClient, fields: Any, status: int):
     response = await _infer(client, **fields)
     assert response.status_code == status and isinstance(response.json()["error"], str), response.text
 
 
-async def test_feedback_is_accepted_checked_and_refused(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_feedback_is_accepted_checked_and_refused(client: httpx2.AsyncClient, engine: ScriptedEngine):
     inference = (await _infer(client)).json()["inference_id"]
     as_client: dict[str, Any] = {"episode_id": None, "inference_id": inference, "internal": False, "tags": {}, "dryrun": None}
     sent = await client.post("/feedback", json={**as_client, "metric_name": "tzf-helpful", "value": True})

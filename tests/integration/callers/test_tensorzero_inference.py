@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain import uuid7
@@ -29,7 +29,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-async def _infer(client: httpx.AsyncClient, model: str = "scripted", **fields: Any) -> httpx.Response:
+async def _infer(client: httpx2.AsyncClient, model: str = "scripted", **fields: Any) -> httpx2.Response:
     return await client.post("/inference", json={"model_name": model, "input": HI, **fields})
 
 
@@ -39,7 +39,7 @@ def _frames(body: bytes) -> list[Any]:
     return [json.loads(each) for each in data[:-1]]
 
 
-async def test_inference_has_content_blocks_usage_and_ids(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_inference_has_content_blocks_usage_and_ids(client: httpx2.AsyncClient, engine: ScriptedEngine):
     response = await _infer(client, **DEFAULTS)
     body = response.json()
     assert response.status_code == 200, body
@@ -52,7 +52,7 @@ async def test_inference_has_content_blocks_usage_and_ids(client: httpx.AsyncCli
     assert engine.requests[0].body["messages"] == [{"role": "user", "content": "Hello!"}]
 
 
-async def test_parameters_and_system_reach_the_engine(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_parameters_and_system_reach_the_engine(client: httpx2.AsyncClient, engine: ScriptedEngine):
     chat = {
         **{"temperature": 0.5, "max_tokens": 7, "seed": 1, "top_p": 0.25, "presence_penalty": 0.1, "frequency_penalty": 0.2},
         **{"stop_sequences": ["x"], "reasoning_effort": "low"},
@@ -66,7 +66,7 @@ async def test_parameters_and_system_reach_the_engine(client: httpx.AsyncClient,
     assert sent["stop"] == ["x"] and 7 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
 
 
-async def test_stream_has_chunks_with_usage_at_the_end(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_stream_has_chunks_with_usage_at_the_end(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = stream_script(*HELLO)
     response = await _infer(client, stream=True)
     frames = _frames(response.content)
@@ -80,7 +80,7 @@ async def test_stream_has_chunks_with_usage_at_the_end(client: httpx.AsyncClient
     assert all("usage" not in frame for frame in frames[:-1])
 
 
-async def test_tool_calls_go_and_come_back_in_the_next_turn(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_tool_calls_go_and_come_back_in_the_next_turn(client: httpx2.AsyncClient, engine: ScriptedEngine):
     call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'}}
 
     async def script(request: ReceivedRequest) -> None:
@@ -108,7 +108,7 @@ async def test_tool_calls_go_and_come_back_in_the_next_turn(client: httpx.AsyncC
     ] or engine.requests[1].body["messages"][1]["tool_calls"] == [call]
 
 
-async def test_streamed_tool_call_has_its_name_once(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_streamed_tool_call_has_its_name_once(client: httpx2.AsyncClient, engine: ScriptedEngine):
     def delta(arguments: str, **more: Any) -> dict[str, Any]:
         return chunk({"tool_calls": [{"index": 0, "function": {"arguments": arguments, **more.pop("function", {})}, **more}]})
 
@@ -126,7 +126,7 @@ async def test_streamed_tool_call_has_its_name_once(client: httpx.AsyncClient, e
 
 
 @pytest.mark.parametrize("model", ["scripted", "claude", "responses", "vllm"])
-async def test_files_reach_engines_of_every_dialect(client: httpx.AsyncClient, engine: ScriptedEngine, model: str):
+async def test_files_reach_engines_of_every_dialect(client: httpx2.AsyncClient, engine: ScriptedEngine, model: str):
     content = [
         {"type": "text", "text": "What is it?"},
         {"type": "file", "file_type": "base64", "source_url": None, "mime_type": None, "data": "iVBORw0KGgoAAAA="},
@@ -136,7 +136,7 @@ async def test_files_reach_engines_of_every_dialect(client: httpx.AsyncClient, e
     assert b"iVBORw0KGgoAAAA=" in engine.requests[0].raw and b"image/png" in engine.requests[0].raw
 
 
-async def test_output_schema_makes_a_json_response(client: httpx.AsyncClient):
+async def test_output_schema_makes_a_json_response(client: httpx2.AsyncClient):
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
     whole = (await _infer(client, "sandbox", output_schema=schema, params={"chat_completion": {"json_mode": "strict"}})).json()
     assert set(whole["output"]) == {"raw", "parsed"} and json.loads(whole["output"]["raw"]) == whole["output"]["parsed"]
@@ -145,7 +145,7 @@ async def test_output_schema_makes_a_json_response(client: httpx.AsyncClient):
     assert set(json.loads("".join(frame["raw"] for frame in frames))) == {"city"}
 
 
-async def test_episode_and_tags_are_recorded(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_episode_and_tags_are_recorded(client: httpx2.AsyncClient, engine: ScriptedEngine):
     first = (await _infer(client)).json()
     second = (await _infer(client, episode_id=first["episode_id"], tags={"tz-tag": "yes"}, namespace="eu")).json()
     assert second["episode_id"] == first["episode_id"]
@@ -153,7 +153,7 @@ async def test_episode_and_tags_are_recorded(client: httpx.AsyncClient, engine: 
     assert record["tags"] == {"tz-tag": "yes", "tensorzero::namespace": "eu"} and record["episode_id"] == first["episode_id"]
 
 
-async def _record(client: httpx.AsyncClient, id: str) -> Any:
+async def _record(client: httpx2.AsyncClient, id: str) -> Any:
     for _ in range(200):
         response = await client.get(f"/v1/inferences/{id}")
         if response.status_code == 200:
@@ -186,7 +186,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize(("fields", "status", "named"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
-async def test_wrong_request_gets_a_message_that_names_what_is_wrong(client: httpx.AsyncClient, fields: Any, status: int, named: str):
+async def test_wrong_request_gets_a_message_that_names_what_is_wrong(client: httpx2.AsyncClient, fields: Any, status: int, named: str):
     response = await _infer(client, **fields)
     body = response.json()
     assert response.status_code == status, body
@@ -195,13 +195,13 @@ async def test_wrong_request_gets_a_message_that_names_what_is_wrong(client: htt
 
 
 @pytest.mark.parametrize("field", ["model_name", "function_name"])
-async def test_unknown_name_is_reported_at_its_own_field(client: httpx.AsyncClient, field: str):
+async def test_unknown_name_is_reported_at_its_own_field(client: httpx2.AsyncClient, field: str):
     response = await client.post("/inference", json={field: "no-such", "input": HI})
     assert (response.status_code, response.json()["error_json"]["param"]) == (404, field)
     assert "'no-such'" in response.json()["error"]
 
 
-async def test_engine_that_breaks_off_ends_the_stream_with_an_error(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_engine_that_breaks_off_ends_the_stream_with_an_error(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def script(request: ReceivedRequest) -> None:
         request.begin_stream()
         request.send_event(HELLO[1])
@@ -214,7 +214,7 @@ async def test_engine_that_breaks_off_ends_the_stream_with_an_error(client: http
     assert isinstance(json.loads(lines[-1].removeprefix("data: "))["error"], str)
 
 
-async def test_paths_below_openai_are_those_of_openai(client: httpx.AsyncClient):
+async def test_paths_below_openai_are_those_of_openai(client: httpx2.AsyncClient):
     chat = {"model": "tensorzero::model_name::sandbox", "messages": HI["messages"]}
     assert (await client.post("/openai/v1/chat/completions", json=chat)).json()["object"] == "chat.completion"
     embeddings = await client.post("/openai/v1/embeddings", json={"model": "sandbox-embed", "input": "x"})
@@ -222,7 +222,7 @@ async def test_paths_below_openai_are_those_of_openai(client: httpx.AsyncClient)
 
 
 async def test_health_and_status_need_no_key(service: Service):
-    async with httpx.AsyncClient(base_url=service.url) as anyone:
+    async with httpx2.AsyncClient(base_url=service.url) as anyone:
         health, status = await anyone.get("/health"), await anyone.get("/status")
         assert (health.status_code, health.json()) == (200, {"gateway": "ok", "postgres": "ok", "valkey": "ok"})
         assert status.json()["status"] == "ok" and status.json()["version"] and status.json()["config_hash"]

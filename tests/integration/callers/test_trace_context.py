@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.process.logs import JsonLines, RequestIds, current_request
@@ -25,7 +25,7 @@ def sent_trace(engine: ScriptedEngine) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_engine_and_record_get_the_trace_of_the_caller(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, stream: bool
 ):
     if stream:
         engine.script = stream_script(*HELLO)
@@ -36,7 +36,7 @@ async def test_engine_and_record_get_the_trace_of_the_caller(
     assert (record["trace_id"], record["parent_span_id"], record["sampled"]) == (TRACE, SPAN, True)
 
 
-async def test_request_without_a_trace_has_none(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_request_without_a_trace_has_none(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     for headers in ({}, {"traceparent": "of no kind", "tracestate": "vendor=1"}):
         answer = await client.post("/v1/chat/completions", json=CHAT, headers=headers)
         record = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
@@ -44,7 +44,7 @@ async def test_request_without_a_trace_has_none(service: Service, client: httpx.
     assert sent_trace(engine) == [{}, {}]
 
 
-async def test_retries_and_split_requests_carry_the_trace(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_retries_and_split_requests_carry_the_trace(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     """A request with `n` that is sent as several, and attempts at another target."""
     service.apply(f"""
         [providers]
@@ -84,7 +84,7 @@ async def respond_message(request: ReceivedRequest) -> None:
     await request.respond(200, json.dumps(message).encode())
 
 
-async def test_hosts_get_the_trace_only_where_their_provider_says_so(client: httpx.AsyncClient, traced_host: ScriptedEngine):
+async def test_hosts_get_the_trace_only_where_their_provider_says_so(client: httpx2.AsyncClient, traced_host: ScriptedEngine):
     traced_host.script = respond_message
     for model in ("claude", "traced-host"):
         answer = await client.post("/v1/chat/completions", json={**CHAT, "model": model, "max_tokens": 5}, headers=TRACED)
@@ -94,7 +94,7 @@ async def test_hosts_get_the_trace_only_where_their_provider_says_so(client: htt
     assert sent_trace(traced_host) == [{}, {"traceparent": TRACED["traceparent"], "tracestate": "vendor=1"}, {}]
 
 
-async def test_id_of_the_caller_is_in_answers_and_in_the_record(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_id_of_the_caller_is_in_answers_and_in_the_record(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     answer = await client.post("/v1/chat/completions", json=CHAT, headers={"x-request-id": "order-17"})
     id = answer.headers["x-narthex-inference-id"]
     assert (answer.headers["x-request-id"], answer.headers["request-id"], answer.json()["id"]) == ("order-17", "order-17", id)
@@ -107,7 +107,7 @@ async def test_id_of_the_caller_is_in_answers_and_in_the_record(service: Service
     assert (await service.wait_for_record(unsafe.headers["x-narthex-inference-id"]))["request_id"] is None
 
 
-async def test_replayed_response_has_the_id_of_the_retry(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_replayed_response_has_the_id_of_the_retry(client: httpx2.AsyncClient, engine: ScriptedEngine):
     """Retries of one request differ in their ids and spans."""
     first, retry = [
         await client.post(
@@ -122,7 +122,7 @@ async def test_replayed_response_has_the_id_of_the_retry(client: httpx.AsyncClie
     assert retry.headers["x-narthex-inference-id"] == first.headers["x-narthex-inference-id"] and len(engine.requests) == 1
 
 
-async def test_other_routes_take_the_id_over_too(service: Service, client: httpx.AsyncClient):
+async def test_other_routes_take_the_id_over_too(service: Service, client: httpx2.AsyncClient):
     for path in ("/v1/models", "/nowhere", "/v1/usage"):
         answer = await client.get(path, headers={"x-request-id": "order-17"})
         assert answer.headers["x-request-id"] == answer.headers["request-id"] == "order-17", path
@@ -135,7 +135,7 @@ async def test_other_routes_take_the_id_over_too(service: Service, client: httpx
         assert len(without.headers["x-request-id"]) == 36
 
 
-async def test_log_lines_about_a_request_carry_its_ids(service: Service, client: httpx.AsyncClient):
+async def test_log_lines_about_a_request_carry_its_ids(service: Service, client: httpx2.AsyncClient):
     headers = {**TRACED, "x-request-id": "logged-1"}
     answer = await client.post("/v1/chat/completions", json={**CHAT, "model": "unreachable"}, headers=headers)
     assert answer.status_code == 502

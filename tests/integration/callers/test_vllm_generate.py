@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain import uuid7
@@ -16,7 +16,7 @@ REQUEST: dict[str, Any] = {"model": "sandbox", "token_ids": list(b"Hello"), "sam
 SCRIPTED: dict[str, Any] = {"model": "vllm", "token_ids": [1, 2, 3], "sampling_params": {"max_tokens": 4}}
 
 
-def stream_events(answer: httpx.Response) -> list[Any]:
+def stream_events(answer: httpx2.Response) -> list[Any]:
     *events, done = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
     assert done == "[DONE]"
     return [json.loads(event) for event in events]
@@ -37,7 +37,7 @@ def set_stream(engine: ScriptedEngine, *chunks: dict[str, Any]) -> None:
     engine.script = script
 
 
-async def test_generate_returns_token_ids_usage_and_recorded_ids(service: Service, client: httpx.AsyncClient):
+async def test_generate_returns_token_ids_usage_and_recorded_ids(service: Service, client: httpx2.AsyncClient):
     episode = uuid7.mint()
     answer = await client.post(
         PATH, json={**REQUEST, "sampling_params": {"max_tokens": 40, "n": 2}, "episode_id": episode, "request_id": "mine"}
@@ -53,7 +53,7 @@ async def test_generate_returns_token_ids_usage_and_recorded_ids(service: Servic
 
 
 @pytest.mark.parametrize("include_usage", [True, False])
-async def test_streamed_token_ids_equal_the_whole_response(client: httpx.AsyncClient, include_usage: bool):
+async def test_streamed_token_ids_equal_the_whole_response(client: httpx2.AsyncClient, include_usage: bool):
     whole = (await client.post(PATH, json=REQUEST)).json()
     options = {"stream_options": {"include_usage": True}} if include_usage else {}
     answer = await client.post(PATH, json={**REQUEST, "stream": True, **options})
@@ -65,7 +65,7 @@ async def test_streamed_token_ids_equal_the_whole_response(client: httpx.AsyncCl
     assert bool(events[-1]["choices"]) != include_usage
 
 
-async def test_request_fields_are_forwarded_unchanged_with_usage_requested(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_request_fields_are_forwarded_unchanged_with_usage_requested(client: httpx2.AsyncClient, engine: ScriptedEngine):
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
     set_stream(engine, chunk([7]), chunk([8], "stop"), {"request_id": "of-the-engine", "choices": [], "usage": usage})
     body: dict[str, Any] = {
@@ -85,7 +85,7 @@ async def test_request_fields_are_forwarded_unchanged_with_usage_requested(clien
     assert engine.requests[-1].body == {**body, "model": "engine-model", "stream_options": {"include_usage": True}}
 
 
-async def test_each_team_has_a_prefix_cache_of_its_own(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_each_team_has_a_prefix_cache_of_its_own(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     def salts() -> list[str]:
         return [each.body["cache_salt"] for each in engine.requests]
 
@@ -98,14 +98,14 @@ async def test_each_team_has_a_prefix_cache_of_its_own(service: Service, client:
     assert first == third != second and "one" not in first
 
 
-async def test_stream_without_usage_is_charged_by_its_token_ids(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_stream_without_usage_is_charged_by_its_token_ids(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     set_stream(engine, chunk([7, 8, 9]), chunk([10], "stop"))
     answer = await client.post(PATH, json={**SCRIPTED, "stream": True})
     row = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
     assert (row["charged_input"], row["charged_output"], row["input_tokens"]) == (3, 4, None)
 
 
-async def test_broken_stream_ends_with_an_error_event(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_broken_stream_ends_with_an_error_event(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def script(request: ReceivedRequest) -> None:
         request.begin_stream()
         request.send_event(chunk([7]))
@@ -130,7 +130,7 @@ async def test_broken_stream_ends_with_an_error_event(client: httpx.AsyncClient,
     ids=["no model", "no tokens", "no choices", "no stream", "not a vLLM", "unknown"],
 )
 async def test_invalid_generate_request_error_names_the_field(
-    client: httpx.AsyncClient, engines: Any, body: Any, status: int, param: str | None
+    client: httpx2.AsyncClient, engines: Any, body: Any, status: int, param: str | None
 ):
     refused = await client.post(PATH, json=body)
     assert refused.status_code == status, refused.text

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
@@ -369,7 +369,7 @@ def test_teams_set_changes_the_rules_of_masked_content(service: Service) -> None
 def test_service_account_gets_a_token_and_roles_and_loses_them(service: Service) -> None:
     def session_status(token: str, path: str = "session") -> int:
         headers = {"authorization": f"Bearer {token}"}
-        return httpx.get(f"{service.url}/admin/v1/{path}", headers=headers, trust_env=False, verify=False).status_code
+        return httpx2.get(f"{service.url}/admin/v1/{path}", headers=headers, trust_env=False, verify=False).status_code
 
     run_json_command(service, "teams", "set", "cli accounts", "--priority", "0")
     created = run_json_command(service, "service-accounts", "create", "cli/one", "--role", "viewer", "--team", "cli accounts")
@@ -408,7 +408,7 @@ def test_first_steps_of_the_roles_page_work_before_anybody_has_signed_in(service
         done = run_command(service, *command)
         assert done.exit_code == 0, f"{command}: {done.output}"
         if "tokens" in command:
-            answer = httpx.get(f"{service.url}/admin/v1/session", headers={"authorization": f"Bearer {done.stdout.strip()}"}, verify=False)
+            answer = httpx2.get(f"{service.url}/admin/v1/session", headers={"authorization": f"Bearer {done.stdout.strip()}"}, verify=False)
             assert [each["role"] for each in answer.json()["roles"]] == ["editor"]
     nobody = run_command(service, *last)
     assert "--user" in last and nobody.exit_code == 1 and "A user exists from the first sign-in on." in nobody.stderr
@@ -630,7 +630,7 @@ def _read_until(terminal: int, *texts: str) -> str:
 
 def _models_status(service: Service, key: str) -> int:
     headers = {"authorization": f"Bearer {key}"}
-    return httpx.get(f"{service.url}/v1/models", headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False).status_code
+    return httpx2.get(f"{service.url}/v1/models", headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False).status_code
 
 
 def _listed_key(service: Service, prefix: str) -> Any:

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from tests.integration.commands.test_cli import run_json_command, writer_status
@@ -65,13 +65,13 @@ def _running(service: Service, *arguments: str) -> Generator[subprocess.Popen[by
 def _is_stored(service: Service, id: str) -> bool:
     headers = {"authorization": f"Bearer {service.admin_key}"}
     url = f"{service.url}/admin/v1/inferences/{id}"
-    return httpx.get(url, headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False).status_code == 200
+    return httpx2.get(url, headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False).status_code == 200
 
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=10, trust_env=False, verify=False).status_code == 200
-    except httpx.TransportError:
+        return httpx2.get(url, timeout=10, trust_env=False, verify=False).status_code == 200
+    except httpx2.TransportError:
         return False
 
 

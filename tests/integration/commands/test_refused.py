@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 from click.testing import CliRunner
@@ -100,7 +100,7 @@ def run(service: Service, line: str, stdin: str = "") -> tuple[int, str]:
     return done.exit_code, " ".join(error.split())
 
 
-def request(service: Service, client: httpx.Client, line: str) -> tuple[int, str]:
+def request(service: Service, client: httpx2.Client, line: str) -> tuple[int, str]:
     method, path, *body = line.split(" ", 2)
     response = client.request(method, f"{service.url}/admin/v1{path}", content=body[0] if body else None)
     return response.status_code, " ".join(response.json().get("error", {}).get("message", "").split())
@@ -116,7 +116,7 @@ def test_wrong_command_lines_are_refused_as_the_table_says(configured: Service) 
 def test_wrong_requests_of_operations_are_refused_as_the_table_says(configured: Service) -> None:
     rows = list(read_table("operations.txt"))
     headers = {"authorization": f"Bearer {configured.admin_key}"}
-    with httpx.Client(headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False) as client:
+    with httpx2.Client(headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False) as client:
         found = {row: request(configured, client, row.line) for row in rows}
     assert len(rows) >= 100
     assert {row.line: shown for row, shown in found.items() if not row.is_fulfilled_by(*shown)} == {}

@@ -1,4 +1,4 @@
-"""The sandbox engine as a process, used over HTTP with httpx and the official OpenAI SDK."""
+"""The sandbox engine as a process, used over HTTP with httpx2 and the official OpenAI SDK."""
 
 import asyncio
 import base64
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import jsonschema
 import openai
 import pytest
@@ -46,8 +46,8 @@ def address() -> Iterator[str]:
         def is_ready() -> bool:
             assert process.poll() is None
             try:
-                return httpx.get(f"{url}/health", timeout=GENEROUS_S, verify=False).status_code == 200
-            except httpx.TransportError:
+                return httpx2.get(f"{url}/health", timeout=GENEROUS_S, verify=False).status_code == 200
+            except httpx2.TransportError:
                 return False
 
         block_until(is_ready)
@@ -59,8 +59,8 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture
-async def http(address: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=address, timeout=GENEROUS_S) as client:
+async def http(address: str) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=address, timeout=GENEROUS_S) as client:
         yield client
 
 
@@ -70,17 +70,17 @@ async def sdk(address: str) -> AsyncIterator[openai.AsyncOpenAI]:
         yield client
 
 
-async def chat(http: httpx.AsyncClient, **body: Any) -> httpx.Response:
+async def chat(http: httpx2.AsyncClient, **body: Any) -> httpx2.Response:
     return await http.post("/v1/chat/completions", json={"model": "sandbox", "messages": HELLO, **body})
 
 
-async def text_of(http: httpx.AsyncClient, **body: Any) -> str:
+async def text_of(http: httpx2.AsyncClient, **body: Any) -> str:
     response = await chat(http, **body)
     assert response.status_code == 200, response.text
     return response.json()["choices"][0]["message"]["content"]
 
 
-async def frames_of(http: httpx.AsyncClient, path: str = "/v1/chat/completions", **body: Any) -> list[Any]:
+async def frames_of(http: httpx2.AsyncClient, path: str = "/v1/chat/completions", **body: Any) -> list[Any]:
     """The events of a stream in order; [DONE] as that text."""
     response = await http.post(path, json={"model": "sandbox", "stream": True, **body})
     assert response.headers["content-type"].startswith("text/event-stream")
@@ -94,7 +94,7 @@ async def complete(sdk: openai.AsyncOpenAI, **body: Any) -> ChatCompletion:
     return answer
 
 
-async def metric(http: httpx.AsyncClient, line: str) -> float:
+async def metric(http: httpx2.AsyncClient, line: str) -> float:
     found = re.search(rf"^{re.escape(line)} (.*)$", (await http.get("/metrics")).text, re.MULTILINE)
     return float(found[1]) if found else 0.0
 
@@ -112,7 +112,7 @@ async def test_sandbox_identifies_itself_and_echoes_the_prompt(sdk: openai.Async
     assert (await sdk.models.retrieve("sandbox-slow")).id == "sandbox-slow"
 
 
-async def test_stream_sends_role_content_finish_reason_usage_and_done_in_order(http: httpx.AsyncClient) -> None:
+async def test_stream_sends_role_content_finish_reason_usage_and_done_in_order(http: httpx2.AsyncClient) -> None:
     *chunks, usage, done = await frames_of(http, messages=HELLO, seed=3, stream_options={"include_usage": True})
     assert done == "[DONE]"
     assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
@@ -126,13 +126,13 @@ async def test_stream_sends_role_content_finish_reason_usage_and_done_in_order(h
     assert text == await text_of(http, seed=3)
 
 
-async def test_stream_omits_usage_unless_requested(http: httpx.AsyncClient) -> None:
+async def test_stream_omits_usage_unless_requested(http: httpx2.AsyncClient) -> None:
     *chunks, done = await frames_of(http, messages=HELLO)
     assert done == "[DONE]"
     assert all("usage" not in chunk for chunk in chunks)
 
 
-async def test_whole_response_reports_usage_and_stops_at_max_tokens(http: httpx.AsyncClient) -> None:
+async def test_whole_response_reports_usage_and_stops_at_max_tokens(http: httpx2.AsyncClient) -> None:
     # "Hi there" is two tokens and a message three; "one two three four" is four, of which two fit.
     messages = [{"role": "user", "content": "Hi there"}]
     answer = (await chat(http, messages=messages, sandbox={"say": "one two three four"}, max_tokens=2)).json()
@@ -153,7 +153,7 @@ CONSTRAINTS = {
 
 
 @pytest.mark.parametrize("form", CONSTRAINTS)
-async def test_schema_is_obeyed_in_every_constraint_form(http: httpx.AsyncClient, form: str) -> None:
+async def test_schema_is_obeyed_in_every_constraint_form(http: httpx2.AsyncClient, form: str) -> None:
     fields, schema = CONSTRAINTS[form]
     for seed in range(5):
         jsonschema.validate(json.loads(await text_of(http, seed=seed, **fields)), schema)
@@ -189,12 +189,12 @@ async def test_schema_is_obeyed_in_every_constraint_form(http: httpx.AsyncClient
     ],
     ids=lambda value: str(value)[:50],
 )
-async def test_regex_choice_grammar_and_structural_tag_are_obeyed(http: httpx.AsyncClient, fields: dict[str, Any], regex: str) -> None:
+async def test_regex_choice_grammar_and_structural_tag_are_obeyed(http: httpx2.AsyncClient, fields: dict[str, Any], regex: str) -> None:
     for seed in range(5):
         assert re.fullmatch(regex, await text_of(http, seed=seed, **fields))
 
 
-async def test_constrained_output_beyond_max_tokens_ends_with_length(http: httpx.AsyncClient) -> None:
+async def test_constrained_output_beyond_max_tokens_ends_with_length(http: httpx2.AsyncClient) -> None:
     choice = (await chat(http, guided_json=CITY, max_tokens=3)).json()["choices"][0]
     assert choice["finish_reason"] == "length"
     assert choice["message"]["content"] == '{"city'
@@ -253,7 +253,7 @@ async def test_constrained_output_beyond_max_tokens_ends_with_length(http: httpx
     ids=lambda value: str(value)[:40],
 )
 async def test_invalid_request_error_names_field_code_and_reason(
-    http: httpx.AsyncClient, body: dict[str, Any], status: int, param: str | None, code: str, message: str
+    http: httpx2.AsyncClient, body: dict[str, Any], status: int, param: str | None, code: str, message: str
 ) -> None:
     response = await chat(http, **body)
     assert response.status_code == status
@@ -285,19 +285,19 @@ HELD_TOO_LONG: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", HELD_TOO_LONG)
-async def test_what_would_hold_the_process_for_long_is_a_400_with_the_bound(http: httpx.AsyncClient, case: str) -> None:
+async def test_what_would_hold_the_process_for_long_is_a_400_with_the_bound(http: httpx2.AsyncClient, case: str) -> None:
     path, body, bound = HELD_TOO_LONG[case]
     refused = await http.post(path, json={"model": "sandbox", **body})
     assert refused.status_code == 400 and bound in refused.json()["error"]["message"], refused.text[:500]
 
 
-async def test_one_of_many_choices_is_drawn_for_each_of_many_responses(http: httpx.AsyncClient) -> None:
+async def test_one_of_many_choices_is_drawn_for_each_of_many_responses(http: httpx2.AsyncClient) -> None:
     response = await chat(http, guided_choice=["a" * 20, *(f"{number:02}" for number in range(100))] * 50, max_tokens=2, n=128, seed=1)
     written = {choice["message"]["content"] for choice in response.json()["choices"]}
     assert response.status_code == 200 and len(written) > 30 and written <= {f"{number:02}" for number in range(100)}
 
 
-async def test_unparsable_and_misdirected_requests_get_the_error_envelope(http: httpx.AsyncClient) -> None:
+async def test_unparsable_and_misdirected_requests_get_the_error_envelope(http: httpx2.AsyncClient) -> None:
     broken = await http.post("/v1/chat/completions", content=b'{"model": nope}')
     assert (broken.status_code, "byte 14" in broken.json()["error"]["message"]) == (400, True)
     deep = await http.post("/v1/chat/completions", content=b'{"guided_json":' + b"[" * 100_000)
@@ -309,7 +309,7 @@ async def test_unparsable_and_misdirected_requests_get_the_error_envelope(http: 
     assert (await http.post("/v1/embeddings", content=b" " * (33 * 1024 * 1024))).status_code == 413
 
 
-async def test_ignored_fields_are_listed_in_a_header(http: httpx.AsyncClient) -> None:
+async def test_ignored_fields_are_listed_in_a_header(http: httpx2.AsyncClient) -> None:
     response = await chat(http, user="me", top_p=0.5, seed=1)
     assert response.headers["x-sandbox-ignored"] == "top_p, user"
 
@@ -390,7 +390,7 @@ async def test_tool_calls_stream_names_before_argument_fragments(sdk: openai.Asy
     ],
     ids=str,
 )
-async def test_reasoning_appears_only_when_requested(http: httpx.AsyncClient, fields: dict[str, Any], reasons: bool) -> None:
+async def test_reasoning_appears_only_when_requested(http: httpx2.AsyncClient, fields: dict[str, Any], reasons: bool) -> None:
     answer = (await chat(http, seed=2, **fields)).json()
     message, usage = answer["choices"][0]["message"], answer["usage"]
     assert ("reasoning_content" in message) == reasons
@@ -401,7 +401,7 @@ async def test_reasoning_appears_only_when_requested(http: httpx.AsyncClient, fi
     assert kinds == sorted(kinds)
 
 
-async def test_several_choices_stream_interleaved(http: httpx.AsyncClient) -> None:
+async def test_several_choices_stream_interleaved(http: httpx2.AsyncClient) -> None:
     *chunks, _ = await frames_of(http, messages=HELLO, n=3, seed=6)
     texts = ["", "", ""]
     for chunk in chunks:
@@ -421,7 +421,7 @@ async def test_logprobs_have_the_openai_shape(sdk: openai.AsyncOpenAI) -> None:
     assert all(token.logprob <= 0 and 1 <= len(token.top_logprobs) <= 2 for token in logprobs.content)
 
 
-async def test_images_and_files_are_counted_and_mentioned(http: httpx.AsyncClient) -> None:
+async def test_images_and_files_are_counted_and_mentioned(http: httpx2.AsyncClient) -> None:
     picture = "data:image/png;base64," + base64.b64encode(b"x" * 1000).decode()
     content: list[dict[str, Any]] = [
         {"type": "text", "text": "Look"},
@@ -464,19 +464,19 @@ async def test_text_completions_answer_each_prompt(sdk: openai.AsyncOpenAI) -> N
     ],
     ids=lambda value: str(value)[-40:],
 )
-async def test_prompts_of_one_request_share_the_bound_of_its_output(http: httpx.AsyncClient, body: dict[str, Any], param: str) -> None:
+async def test_prompts_of_one_request_share_the_bound_of_its_output(http: httpx2.AsyncClient, body: dict[str, Any], param: str) -> None:
     refused = await http.post("/v1/completions", json={"model": "sandbox", **body})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, param), refused.text
 
 
-async def test_ignored_end_without_a_maximum_ends_where_the_prompts_have_their_share(http: httpx.AsyncClient) -> None:
+async def test_ignored_end_without_a_maximum_ends_where_the_prompts_have_their_share(http: httpx2.AsyncClient) -> None:
     body = {"model": "sandbox", "prompt": ["x"] * 64, "n": 4, "ignore_eos": True}
     answer = (await http.post("/v1/completions", json=body)).json()
     assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}
     assert answer["usage"]["completion_tokens"] == 100_000 // 256 * 256
 
 
-async def test_streamed_text_completion_obeys_its_regex(http: httpx.AsyncClient) -> None:
+async def test_streamed_text_completion_obeys_its_regex(http: httpx2.AsyncClient) -> None:
     body = {"prompt": "x", "guided_regex": "[a-f]{5,20}", "seed": 1, "stream_options": {"include_usage": True}}
     *chunks, usage, done = await frames_of(http, "/v1/completions", **body)
     assert done == "[DONE]"
@@ -485,7 +485,7 @@ async def test_streamed_text_completion_obeys_its_regex(http: httpx.AsyncClient)
     assert usage["usage"]["completion_tokens"] == len(chunks) - 1
 
 
-async def test_embeddings_of_equal_texts_are_equal_in_both_encodings(sdk: openai.AsyncOpenAI, http: httpx.AsyncClient) -> None:
+async def test_embeddings_of_equal_texts_are_equal_in_both_encodings(sdk: openai.AsyncOpenAI, http: httpx2.AsyncClient) -> None:
     through_sdk = await sdk.embeddings.create(model="sandbox-embed", input=["a text", "a text", "else"], dimensions=64)
     first, second, third = [each.embedding for each in through_sdk.data]
     assert first == second != third
@@ -505,7 +505,7 @@ IMAGE_BLOCK: dict[str, Any] = {"type": "image", "source": {"type": "base64", "me
 WEATHER: dict[str, Any] = {"name": "get_weather", "description": "The weather in a city"}
 
 
-async def test_anthropic_token_count_equals_that_of_the_equivalent_chat(address: str, http: httpx.AsyncClient) -> None:
+async def test_anthropic_token_count_equals_that_of_the_equivalent_chat(address: str, http: httpx2.AsyncClient) -> None:
     blocks: list[Any] = [{"type": "text", "text": "How is the wea"}, {"type": "text", "text": "ther there?"}, IMAGE_BLOCK]
     call: Any = {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Rome"}}
     reasoning: Any = {"type": "thinking", "thinking": "Let me look it up.", "signature": "signed"}
@@ -542,7 +542,7 @@ async def test_anthropic_token_count_equals_that_of_the_equivalent_chat(address:
     assert counted.input_tokens == chat_response.json()["usage"]["prompt_tokens"] > 765
 
 
-async def test_generate_token_ids_are_utf8_bytes_both_ways(http: httpx.AsyncClient) -> None:
+async def test_generate_token_ids_are_utf8_bytes_both_ways(http: httpx2.AsyncClient) -> None:
     body: dict[str, Any] = {"model": "sandbox", "token_ids": list("Hé!".encode()), "request_id": "mine"}
     whole = (await http.post("/inference/v1/generate", json={**body, "sampling_params": {"seed": 3, "n": 2, "top_k": 5}})).json()
     texts = [bytes(choice["token_ids"]).decode() for choice in whole["choices"]]
@@ -554,7 +554,7 @@ async def test_generate_token_ids_are_utf8_bytes_both_ways(http: httpx.AsyncClie
     assert whole["usage"] == {"prompt_tokens": 4, "completion_tokens": completion_tokens, "total_tokens": 4 + completion_tokens}
 
 
-async def test_streamed_token_ids_obey_their_regex(http: httpx.AsyncClient) -> None:
+async def test_streamed_token_ids_obey_their_regex(http: httpx2.AsyncClient) -> None:
     params = {"structured_outputs": {"regex": "[a-f]{20,30}"}, "seed": 1, "top_k": 5}
     body: dict[str, Any] = {"token_ids": [72, 256 + 105], "sampling_params": params}
     whole = await http.post("/inference/v1/generate", json=body)
@@ -571,7 +571,7 @@ async def test_streamed_token_ids_obey_their_regex(http: httpx.AsyncClient) -> N
     assert refused.json()["error"]["param"] == "token_ids[1]"
 
 
-async def test_generation_from_token_ids_honours_minimum_and_ignored_end(http: httpx.AsyncClient) -> None:
+async def test_generation_from_token_ids_honours_minimum_and_ignored_end(http: httpx2.AsyncClient) -> None:
     async def generate(**params: Any) -> dict[str, Any]:
         body = {"token_ids": [72, 105], "sampling_params": params}
         answer = await http.post("/inference/v1/generate", json=body)
@@ -586,7 +586,7 @@ async def test_generation_from_token_ids_honours_minimum_and_ignored_end(http: h
     assert long["finish_reason"] == "stop"
 
 
-async def test_long_conversation_is_answered_and_does_not_delay_other_requests(http: httpx.AsyncClient) -> None:
+async def test_long_conversation_is_answered_and_does_not_delay_other_requests(http: httpx2.AsyncClient) -> None:
     """The conversation is as long as the longest that coding agents send before they shorten it: 200,000 tokens of a real model."""
     code = "def read(name: str) -> dict[str, Any]:\n    return json.loads(Path(name).read_text())\n"
     messages = [{"role": "user", "content": code * 9_000}]
@@ -602,7 +602,7 @@ async def test_long_conversation_is_answered_and_does_not_delay_other_requests(h
     assert len(delays_s) > 3, "the long request was answered before the others, or they waited for it"
 
 
-async def test_slow_model_takes_two_seconds_and_streams_evenly(http: httpx.AsyncClient) -> None:
+async def test_slow_model_takes_two_seconds_and_streams_evenly(http: httpx2.AsyncClient) -> None:
     async def streamed() -> list[float]:
         began = time.monotonic()
         body = {"model": "sandbox-slow", "messages": HELLO, "stream": True}
@@ -621,11 +621,11 @@ async def test_slow_model_takes_two_seconds_and_streams_evenly(http: httpx.Async
     assert moments[0] < moments[-1] - 1
 
 
-async def test_flaky_model_fails_every_third_request_in_a_fixed_order(http: httpx.AsyncClient) -> None:
+async def test_flaky_model_fails_every_third_request_in_a_fixed_order(http: httpx2.AsyncClient) -> None:
     async def status_or_closed() -> int | str:
         try:
             response = await chat(http, model="sandbox-flaky")
-        except httpx.RemoteProtocolError:
+        except httpx2.RemoteProtocolError:
             return "closed"
         assert ("retry-after" in response.headers) == (response.status_code == 503)
         return response.status_code
@@ -634,9 +634,9 @@ async def test_flaky_model_fails_every_third_request_in_a_fixed_order(http: http
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_dying_model_breaks_off_midway(http: httpx.AsyncClient, stream: bool) -> None:
+async def test_dying_model_breaks_off_midway(http: httpx2.AsyncClient, stream: bool) -> None:
     received = b""
-    with pytest.raises(httpx.RemoteProtocolError):
+    with pytest.raises(httpx2.RemoteProtocolError):
         async with http.stream(
             "POST", "/v1/chat/completions", json={"model": "sandbox-dies", "messages": HELLO, "stream": stream}
         ) as response:
@@ -658,24 +658,24 @@ async def test_request_can_demand_a_failure(sdk: openai.AsyncOpenAI) -> None:
         await sdk.embeddings.create(model="sandbox-embed", input="x", extra_body={"sandbox": {"fail": 500}})
 
 
-async def test_request_can_dictate_text_even_against_its_own_constraint(http: httpx.AsyncClient) -> None:
+async def test_request_can_dictate_text_even_against_its_own_constraint(http: httpx2.AsyncClient) -> None:
     assert await text_of(http, guided_json=CITY, sandbox={"say": "no JSON at all"}) == "no JSON at all"
     answer = (await chat(http, sandbox={"say": "x", "finish_reason": "content_filter", "usage": False})).json()
     assert answer["choices"][0]["finish_reason"] == "content_filter"
     assert "usage" not in answer
 
 
-async def test_request_can_demand_a_broken_stream(http: httpx.AsyncClient) -> None:
+async def test_request_can_demand_a_broken_stream(http: httpx2.AsyncClient) -> None:
     forgotten = await frames_of(http, messages=HELLO, sandbox={"say": "one two", "done": False})
     assert forgotten[-1]["choices"][0]["finish_reason"] == "stop"
     failed = await frames_of(http, messages=HELLO, sandbox={"say": "one two", "die_after": 2, "die_how": "error"})
     assert [list(frame) for frame in failed][-1] == ["error"]
     assert len(failed) == 3
-    with pytest.raises(httpx.RemoteProtocolError):
+    with pytest.raises(httpx2.RemoteProtocolError):
         await frames_of(http, messages=HELLO, sandbox={"die_after": 0})
 
 
-async def test_requested_delays_are_kept(http: httpx.AsyncClient) -> None:
+async def test_requested_delays_are_kept(http: httpx2.AsyncClient) -> None:
     began = time.monotonic()
     frames = await frames_of(http, messages=HELLO, sandbox={"say": "one two", "delay_ms": 100, "chunk_delay_ms": 50})
     assert len(frames) == 5
@@ -691,7 +691,7 @@ async def test_requested_delays_are_kept(http: httpx.AsyncClient) -> None:
     ],
     ids=["while it streams", "before it answers", "while it stalls"],
 )
-async def test_client_disconnect_aborts_the_response_at_once(http: httpx.AsyncClient, body: dict[str, Any]) -> None:
+async def test_client_disconnect_aborts_the_response_at_once(http: httpx2.AsyncClient, body: dict[str, Any]) -> None:
     """The response is aborted long before it would be due."""
     aborted = 'sandbox_requests_total{model="sandbox",outcome="aborted"}'
     before = await metric(http, aborted)
@@ -710,7 +710,7 @@ async def test_client_disconnect_aborts_the_response_at_once(http: httpx.AsyncCl
     assert await metric(http, "sandbox_requests_running") == 0
 
 
-async def test_hostile_constraint_does_not_delay_other_requests(http: httpx.AsyncClient) -> None:
+async def test_hostile_constraint_does_not_delay_other_requests(http: httpx2.AsyncClient) -> None:
     hostile = {"guided_grammar": 'start: (a "z")*\na: a a | "x" | b\nb: a b | "x" | "y" b a', "sandbox": {"delay_ms": 0}}
     hostile_s: list[float] = []
     others_s: list[float] = []
@@ -731,7 +731,7 @@ async def test_hostile_constraint_does_not_delay_other_requests(http: httpx.Asyn
     assert max(others_s) < max(1.5, min(hostile_s) * 0.75), (others_s, hostile_s)
 
 
-async def test_health_version_and_metrics_are_served(http: httpx.AsyncClient) -> None:
+async def test_health_version_and_metrics_are_served(http: httpx2.AsyncClient) -> None:
     assert (await http.get("/health")).json()["status"] == "ok"
     assert (await http.get("/version")).json()["engine"] == "narthex-sandbox"
     before = await metric(http, 'sandbox_requests_total{model="sandbox",outcome="finished"}')

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.certificates import write_pair
@@ -40,12 +40,12 @@ class TlsService:
         assert port
         return port
 
-    def trusting_client(self, **options: Any) -> httpx.Client:
+    def trusting_client(self, **options: Any) -> httpx2.Client:
         """A client that verifies certificate and name, as callers do."""
         trusted = ssl.create_default_context(cafile=self.folder / "tls.crt")
         headers = {"authorization": f"Bearer {self.service.key}"}
         url = f"https://localhost:{self.port}"
-        return httpx.Client(base_url=url, headers=headers, verify=trusted, timeout=REQUEST_TIMEOUT_S, trust_env=False, **options)
+        return httpx2.Client(base_url=url, headers=headers, verify=trusted, timeout=REQUEST_TIMEOUT_S, trust_env=False, **options)
 
     def shown_certificate(self, name: str | None) -> bytes | None:
         """The certificate that a new connection is shown, as DER. `name`: what the client calls the server; None: it sends no name."""
@@ -80,7 +80,7 @@ async def open_chat(tls: TlsService, body: bytes) -> tuple[asyncio.StreamReader,
     return reader, writer
 
 
-def own_address(response: httpx.Response) -> object:
+def own_address(response: httpx2.Response) -> object:
     """Returns the client's own address on the connection on which the response came."""
     return response.extensions["network_stream"].get_extra_info("client_addr")
 
@@ -107,8 +107,8 @@ def test_requests_streams_and_large_bodies_work_on_one_kept_connection(tls: TlsS
 
 
 def test_plain_http_is_closed_and_old_protocols_are_refused(tls: TlsService):
-    with pytest.raises(httpx.TransportError):
-        httpx.get(f"http://127.0.0.1:{tls.port}/health/live", trust_env=False, verify=False, timeout=REQUEST_TIMEOUT_S)
+    with pytest.raises(httpx2.TransportError):
+        httpx2.get(f"http://127.0.0.1:{tls.port}/health/live", trust_env=False, verify=False, timeout=REQUEST_TIMEOUT_S)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_ciphers("ALL:@SECLEVEL=0")
@@ -121,7 +121,7 @@ def test_plain_http_is_closed_and_old_protocols_are_refused(tls: TlsService):
 def test_admin_listener_and_commands_use_tls(tls: TlsService):
     service = tls.service
     admin_url = f"https://127.0.0.1:{tls.admin_port}"
-    page = httpx.get(f"{admin_url}/docs", verify=False, trust_env=False, timeout=REQUEST_TIMEOUT_S)
+    page = httpx2.get(f"{admin_url}/docs", verify=False, trust_env=False, timeout=REQUEST_TIMEOUT_S)
     assert page.status_code == 200 and f"https://127.0.0.1:{tls.port}/v1" in page.text and f"http://127.0.0.1:{tls.port}" not in page.text
     assert f"The admin API is on {admin_url}." in service.run("status").stdout
     chat = service.run("chat", "sandbox", "--max-tokens", "5", "Hello")
@@ -157,8 +157,8 @@ async def test_caller_who_leaves_a_stream_is_noticed(tls: TlsService, ending: st
 async def wait_for_end(tls: TlsService, id: str) -> dict[str, Any]:
     headers = {"authorization": f"Bearer {tls.service.admin_key}"}
     url = f"https://127.0.0.1:{tls.admin_port}"
-    async with httpx.AsyncClient(base_url=url, headers=headers, verify=False, trust_env=False, timeout=REQUEST_TIMEOUT_S) as admin:
-        response = httpx.Response(404)
+    async with httpx2.AsyncClient(base_url=url, headers=headers, verify=False, trust_env=False, timeout=REQUEST_TIMEOUT_S) as admin:
+        response = httpx2.Response(404)
 
         async def is_recorded() -> bool:
             nonlocal response
@@ -170,7 +170,7 @@ async def wait_for_end(tls: TlsService, id: str) -> dict[str, Any]:
 
 
 def expiry(tls: TlsService) -> float:
-    page = httpx.get(f"https://127.0.0.1:{tls.admin_port}/metrics", verify=False, trust_env=False, timeout=REQUEST_TIMEOUT_S)
+    page = httpx2.get(f"https://127.0.0.1:{tls.admin_port}/metrics", verify=False, trust_env=False, timeout=REQUEST_TIMEOUT_S)
     [line] = re.findall(r"^narthex_tls_certificate_expiry_timestamp_seconds (\S+)$", page.text, re.MULTILINE)
     return float(line)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner
 
@@ -73,17 +73,17 @@ class RunningUp:
         """The same in this process, which is faster."""
         return narthex_here(self._environment, *arguments, stdin=stdin)
 
-    def chat(self, model: str = "sandbox", key: str = "") -> httpx.Response:
+    def chat(self, model: str = "sandbox", key: str = "") -> httpx2.Response:
         headers = {"authorization": f"Bearer {key or self.key}"}
         body = {"model": model, "messages": [{"role": "user", "content": "Hello!"}]}
-        return httpx.post(
+        return httpx2.post(
             f"{self.url}/v1/chat/completions", json=body, headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False, verify=False
         )
 
     def inference_records(self) -> list[Any]:
         admin = (self.home / "admin-key").read_text().strip()
         headers = {"authorization": f"Bearer {admin}"}
-        answer = httpx.get(f"{self.url}/admin/v1/inferences", headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False, verify=False)
+        answer = httpx2.get(f"{self.url}/admin/v1/inferences", headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False, verify=False)
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
 
@@ -157,7 +157,7 @@ def test_printed_examples_work_when_pasted(running_up: RunningUp) -> None:
     completed = subprocess.run(["bash", "-c", python[0]], capture_output=True, text=True, check=True)
     assert completed.stdout.strip()
     assert f"{running_up.url}/docs" in running_up.output
-    assert httpx.get(f"{running_up.url}/docs", trust_env=False).status_code == 200
+    assert httpx2.get(f"{running_up.url}/docs", trust_env=False).status_code == 200
 
 
 def test_key_files_and_data_folders_are_private_to_their_owner(running_up: RunningUp) -> None:
@@ -225,7 +225,7 @@ def test_ctrl_c_drains_and_leaves_no_process_and_restarts_keep_the_data(running_
         response = caller.submit(running_up.chat, "sandbox-slow")
         block_until(
             lambda: (
-                "narthex_requests_in_flight 1.0" in httpx.get(f"{running_up.url}/metrics", timeout=60, trust_env=False, verify=False).text
+                "narthex_requests_in_flight 1.0" in httpx2.get(f"{running_up.url}/metrics", timeout=60, trust_env=False, verify=False).text
             )
         )
         assert running_up.terminate() == 0, running_up.output

@@ -3,7 +3,7 @@
 import asyncio
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from app.api.dashboard.static_files import read_manifest
@@ -15,7 +15,7 @@ SIGN_IN = "/admin/v1/sign-in"
 SCRIPT = next(name for name in read_manifest().files if name.startswith("app-") and name.endswith(".js"))
 
 
-async def sign_in(browser: httpx.AsyncClient, key: str, **headers: str) -> httpx.Response:
+async def sign_in(browser: httpx2.AsyncClient, key: str, **headers: str) -> httpx2.Response:
     return await browser.post(f"{SIGN_IN}/key", json={"key": key}, headers=headers)
 
 

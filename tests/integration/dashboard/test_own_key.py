@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -17,11 +17,11 @@ NEEDS_ADMIN = "This needs an admin key"
 class Signed(NamedTuple):
     """A browser that signed in with a new key. `created` has the key as the admin API returned it."""
 
-    browser: httpx.AsyncClient
+    browser: httpx2.AsyncClient
     created: dict[str, Any]
 
 
-async def sign_in(service: Service, admin: httpx.AsyncClient, browser: httpx.AsyncClient, team: str, **restrictions: Any) -> Signed:
+async def sign_in(service: Service, admin: httpx2.AsyncClient, browser: httpx2.AsyncClient, team: str, **restrictions: Any) -> Signed:
     created = await admin.post("/admin/v1/keys", json={"team": team, **restrictions})
     assert created.status_code == 201, created.text
     response = await browser.post("/admin/v1/sign-in/key", json={"key": created.json()["key"]}, headers={"origin": service.url})
@@ -30,19 +30,19 @@ async def sign_in(service: Service, admin: httpx.AsyncClient, browser: httpx.Asy
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
 
 @pytest.fixture
-async def browser(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def browser(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.keyless_client() as client:
         yield client
 
 
 @pytest.fixture
-async def signed(service: Service, admin: httpx.AsyncClient, browser: httpx.AsyncClient) -> Signed:
+async def signed(service: Service, admin: httpx2.AsyncClient, browser: httpx2.AsyncClient) -> Signed:
     return await sign_in(service, admin, browser, "own-keys", name="a shop")
 
 
@@ -79,7 +79,7 @@ async def test_session_of_a_caller_gets_nothing_that_takes_an_admin_key(signed: 
         assert (await client.get("/admin/v1/own/key", headers=bearer)).status_code == 200, "whatever the page shows, a script can"
 
 
-async def test_own_requests_are_those_of_the_key_alone(signed: Signed, service: Service, admin: httpx.AsyncClient) -> None:
+async def test_own_requests_are_those_of_the_key_alone(signed: Signed, service: Service, admin: httpx2.AsyncClient) -> None:
     neighbour = (await admin.post("/admin/v1/keys", json={"team": "own-keys"})).json()["key"]
     own, of_team, of_others = (
         await infer(service, signed.created["key"]),
@@ -102,7 +102,7 @@ async def test_own_requests_are_those_of_the_key_alone(signed: Signed, service: 
 
 
 async def test_own_usage_limits_and_models_are_what_the_key_reads_itself(
-    signed: Signed, service: Service, admin: httpx.AsyncClient
+    signed: Signed, service: Service, admin: httpx2.AsyncClient
 ) -> None:
     await infer(service, signed.created["key"])
     limit = {"scope": {"key": signed.created["prefix"]}, "resource": "requests", "amount": 50, "per": "day", "name": "of a session"}
@@ -126,7 +126,7 @@ async def test_own_usage_limits_and_models_are_what_the_key_reads_itself(
 
 
 async def test_routes_that_the_key_may_not_use_are_closed_to_its_session(
-    service: Service, admin: httpx.AsyncClient, browser: httpx.AsyncClient
+    service: Service, admin: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
     await sign_in(service, admin, browser, "own-keys", routes=["/v1/chat/completions"])
     assert (await browser.get("/admin/v1/session")).status_code == 200
@@ -137,7 +137,7 @@ async def test_routes_that_the_key_may_not_use_are_closed_to_its_session(
 
 
 async def test_session_of_a_caller_ends_by_signing_out_and_with_its_key(
-    service: Service, admin: httpx.AsyncClient, browser: httpx.AsyncClient
+    service: Service, admin: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
     first = await sign_in(service, admin, browser, "own-keys")
     token = browser.cookies["narthex_session"]
@@ -156,7 +156,7 @@ async def test_session_of_a_caller_ends_by_signing_out_and_with_its_key(
         assert (await browser.get(f"/admin/v1/{path}")).status_code == 401, path
 
 
-async def test_whoever_has_no_key_names_one_of_a_team_where_they_may_make_keys(service: Service, admin: httpx.AsyncClient) -> None:
+async def test_whoever_has_no_key_names_one_of_a_team_where_they_may_make_keys(service: Service, admin: httpx2.AsyncClient) -> None:
     ours = (await admin.post("/admin/v1/keys", json={"team": "own-keys", "models": ["sandbox"]})).json()["prefix"]
     theirs = (await admin.post("/admin/v1/keys", json={"team": "others-keys"})).json()["prefix"]
     for role, status in (("editor", 200), ("viewer", 403)):
@@ -175,14 +175,14 @@ async def test_whoever_has_no_key_names_one_of_a_team_where_they_may_make_keys(s
             assert (await client.get("/admin/v1/own/key")).status_code == 400
 
 
-async def test_callers_key_names_no_other_key(signed: Signed, service: Service, admin: httpx.AsyncClient) -> None:
+async def test_callers_key_names_no_other_key(signed: Signed, service: Service, admin: httpx2.AsyncClient) -> None:
     neighbour = (await admin.post("/admin/v1/keys", json={"team": "own-keys"})).json()["prefix"]
     assert (await signed.browser.get("/admin/v1/own/models", headers={"x-narthex-key": neighbour})).status_code == 404
     own = await signed.browser.get("/admin/v1/own/models", headers={"x-narthex-key": signed.created["prefix"]})
     assert own.status_code == 200
 
 
-async def test_many_questions_of_a_caller_leave_admins_theirs(signed: Signed, admin: httpx.AsyncClient) -> None:
+async def test_many_questions_of_a_caller_leave_admins_theirs(signed: Signed, admin: httpx2.AsyncClient) -> None:
     """A page of a caller asks for four things at once, and a script for as many as it likes: the admin API's pool is for admins."""
     questions = [asyncio.create_task(signed.browser.get("/admin/v1/own/inferences")) for _ in range(60)]
     try:

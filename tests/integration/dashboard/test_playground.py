@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.integration.dashboard.test_own_key import Signed, sign_in
@@ -17,23 +17,23 @@ CHAT = {"model": "sandbox", "messages": [{"role": "user", "content": "Try this."
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
 
 @pytest.fixture
-async def browser(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def browser(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.keyless_client() as client:
         yield client
 
 
 @pytest.fixture
-async def signed(service: Service, admin: httpx.AsyncClient, browser: httpx.AsyncClient) -> Signed:
+async def signed(service: Service, admin: httpx2.AsyncClient, browser: httpx2.AsyncClient) -> Signed:
     return await sign_in(service, admin, browser, "players", models=["sandbox", "sandbox-dies", "scripted"])
 
 
-async def play(service: Service, browser: httpx.AsyncClient, body: dict[str, Any] | None = None, **headers: str) -> httpx.Response:
+async def play(service: Service, browser: httpx2.AsyncClient, body: dict[str, Any] | None = None, **headers: str) -> httpx2.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await browser.post(PATH, json=CHAT | (body or {}), headers={"origin": service.url, **named})
 
@@ -63,7 +63,7 @@ async def test_pages_of_other_sites_cannot_play(signed: Signed, service: Service
 
 
 async def test_models_routes_and_limits_of_the_key_hold(
-    signed: Signed, service: Service, admin: httpx.AsyncClient, browser: httpx.AsyncClient
+    signed: Signed, service: Service, admin: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
     refused = await play(service, signed.browser, {"model": "sandbox-slow"})
     assert refused.status_code == 403 and "sandbox-slow" in refused.text
@@ -79,7 +79,7 @@ async def test_models_routes_and_limits_of_the_key_hold(
         assert (await play(service, other)).status_code == 403
 
 
-async def test_session_that_ended_plays_no_more(signed: Signed, service: Service, admin: httpx.AsyncClient) -> None:
+async def test_session_that_ended_plays_no_more(signed: Signed, service: Service, admin: httpx2.AsyncClient) -> None:
     assert (await admin.delete(f"/admin/v1/keys/{signed.created['prefix']}")).status_code == 200
     assert (await play(service, signed.browser)).status_code == 401
     async with service.keyless_client() as nobody:
@@ -87,7 +87,7 @@ async def test_session_that_ended_plays_no_more(signed: Signed, service: Service
 
 
 async def test_admin_plays_in_the_name_of_a_key_and_the_audit_log_says_so(
-    signed: Signed, service: Service, admin: httpx.AsyncClient
+    signed: Signed, service: Service, admin: httpx2.AsyncClient
 ) -> None:
     prefix = signed.created["prefix"]
     response = await admin.post(PATH, json=CHAT, headers={"x-narthex-key": prefix})
@@ -122,7 +122,7 @@ async def test_stopping_settles_and_records_what_came(signed: Signed, service: S
     assert record["outcome"] in ("disconnected", "answered") and record["origin"] == "playground"
 
 
-async def test_playing_takes_part_in_no_experiment(signed: Signed, service: Service, admin: httpx.AsyncClient) -> None:
+async def test_playing_takes_part_in_no_experiment(signed: Signed, service: Service, admin: httpx2.AsyncClient) -> None:
     service.apply(
         '[functions.played-function]\ntype = "chat"\n[functions.played-function.variants.a]\nmodel = "sandbox"\n'
         '[functions.played-function.variants.b]\nmodel = "sandbox"\n[functions.played-function.experiment]\nunit = "episode"\n'

@@ -4,14 +4,14 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -45,14 +45,14 @@ SANDBOX = {"provider": "sandbox", "model": "sandbox"}
     ],
     ids=str,
 )
-async def test_the_field_at_fault_is_the_param(admin: httpx.AsyncClient, path: str, body: dict[str, Any], param: str | None):
+async def test_the_field_at_fault_is_the_param(admin: httpx2.AsyncClient, path: str, body: dict[str, Any], param: str | None):
     named = {"name": f"refused-{uuid.uuid4().hex[:8]}", **body}
     sent = {name: value for name, value in named.items() if value is not None}
     answer = await admin.post(f"/admin/v1/{path}", params={"dry_run": "true"}, json=sent)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
 
 
-async def test_a_fault_of_another_entry_has_no_param(admin: httpx.AsyncClient):
+async def test_a_fault_of_another_entry_has_no_param(admin: httpx2.AsyncClient):
     name = f"refused-{uuid.uuid4().hex[:8]}"
     for path, body in (
         ("providers", {"name": name, "adapter": "anthropic", "base_url": "http://127.0.0.1:9"}),
@@ -65,7 +65,7 @@ async def test_a_fault_of_another_entry_has_no_param(admin: httpx.AsyncClient):
     assert answer.json()["error"]["param"] is None
 
 
-async def test_a_provider_is_checked_before_it_is_saved(admin: httpx.AsyncClient):
+async def test_a_provider_is_checked_before_it_is_saved(admin: httpx2.AsyncClient):
     name = f"unsaved-{uuid.uuid4().hex[:8]}"
     sandbox = (await admin.get("/admin/v1/providers/sandbox")).json()["base_url"]
     for address, works in ((sandbox, True), ("http://127.0.0.1:9", False)):
@@ -80,7 +80,7 @@ async def test_a_provider_is_checked_before_it_is_saved(admin: httpx.AsyncClient
     assert (await admin.post(f"/admin/v1/providers/{name}/test")).status_code == 404
 
 
-async def test_a_check_sends_no_credential_to_a_place_of_an_editors_own(service: Service, admin: httpx.AsyncClient):
+async def test_a_check_sends_no_credential_to_a_place_of_an_editors_own(service: Service, admin: httpx2.AsyncClient):
     name = f"unsaved-{uuid.uuid4().hex[:8]}"
     saved = {"adapter": "openai", "base_url": "http://127.0.0.1:9/v1", "credential": "env:NOBODY_SETS_THIS"}
     assert (await admin.post("/admin/v1/providers", json={"name": name, **saved})).status_code == 201

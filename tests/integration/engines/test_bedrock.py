@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -112,7 +112,7 @@ async def test_field_converse_lacks_is_sent_to_claude_through_invoke_model(bedro
 
 
 @pytest.mark.parametrize("frames", [[wrap_chunk(each) for each in CLAUDE_EVENTS[:3]], []])
-async def test_stream_exception_is_sent_after_the_data_before_it(frames: list[bytes], bedrock: ScriptedEngine, client: httpx.AsyncClient):
+async def test_stream_exception_is_sent_after_the_data_before_it(frames: list[bytes], bedrock: ScriptedEngine, client: httpx2.AsyncClient):
     bedrock.script = stream_frames(*frames, exception("serviceUnavailableException", "It went away."))
     answer = await client.post("/v1/messages", json={"model": "aws-claude", "max_tokens": 9, "messages": HI, "stream": True})
     assert "It went away." in answer.text and ("text_delta" in answer.text) == bool(frames)
@@ -157,7 +157,7 @@ async def test_client_disconnect_stops_the_bedrock_stream_and_charges_what_was_r
     assert next_response.replace("\\u00e1", "á").count("Olá!") == 1 and "error" not in next_response
 
 
-async def test_fallback_serves_an_exception_before_the_first_byte_but_not_after_it(bedrock: ScriptedEngine, client: httpx.AsyncClient):
+async def test_fallback_serves_an_exception_before_the_first_byte_but_not_after_it(bedrock: ScriptedEngine, client: httpx2.AsyncClient):
     refusal = exception("throttlingException", "Too many.")
 
     async def script(request: ReceivedRequest) -> None:
@@ -174,7 +174,7 @@ async def test_fallback_serves_an_exception_before_the_first_byte_but_not_after_
     assert "Olá!" in cut.text and "Too many." in cut.text and len(bedrock.requests) == 1
 
 
-async def test_s3_url_of_a_caller_is_refused(bedrock: ScriptedEngine, client: httpx.AsyncClient):
+async def test_s3_url_of_a_caller_is_refused(bedrock: ScriptedEngine, client: httpx2.AsyncClient):
     image = {"type": "image_url", "image_url": {"url": "s3://operators-bucket/plan.png"}}
     answer = await client.post("/v1/chat/completions", json={"model": "aws-nova", "messages": [{"role": "user", "content": [image]}]})
     assert answer.status_code in (400, 422) and "s3" in answer.json()["error"]["message"] and not bedrock.requests

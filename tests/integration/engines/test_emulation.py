@@ -8,7 +8,7 @@ import contextlib
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -446,7 +446,7 @@ async def test_calls_of_strict_tools_are_validated_and_repaired_where_the_engine
     assert json.loads(arguments) == {"city": "Ulm"} and len(engine.requests) == 2
 
 
-async def test_tokens_that_no_host_counts_are_estimated(client: httpx.AsyncClient, engine: ScriptedEngine, service: Service):
+async def test_tokens_that_no_host_counts_are_estimated(client: httpx2.AsyncClient, engine: ScriptedEngine, service: Service):
     body = {"model": "mini", "messages": [{"role": "user", "content": "word " * 300}]}
     answer = await client.post("/v1/messages/count_tokens", json=body)
     assert answer.status_code == 200 and answer.headers["x-narthex-emulated"] == "input_tokens", answer.text

@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-import httpx
+import httpx2
 
 from tests.support.processes import service as services
 from tests.support.processes.service import Service
@@ -19,7 +19,7 @@ targets = [{{ provider = "only", model = "engine-model" }}]
 """
 
 
-async def read_metrics(client: httpx.AsyncClient, address: str) -> dict[str, float]:
+async def read_metrics(client: httpx2.AsyncClient, address: str) -> dict[str, float]:
     """Returns the metrics about connections to an address, and to any."""
     page = (await client.get("/metrics")).text.replace(f'address="{address}"', "").replace("{}", "")
     return {name: float(value) for name, value in re.findall(r"^narthex_endpoint_(\S+) (\S+)$", page, re.MULTILINE)}

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -86,7 +86,7 @@ def pool(started: EnginePool) -> EnginePool:
     return started
 
 
-async def test_misconfigured_engine_is_addressed_as_the_engine_it_reports(pool: EnginePool, client: httpx.AsyncClient):
+async def test_misconfigured_engine_is_addressed_as_the_engine_it_reports(pool: EnginePool, client: httpx2.AsyncClient):
     answer = await client.post(CHAT, json={**HELLO, "model": "wrong", "guided_regex": "[A-Z][a-z]*"})
     assert answer.status_code == 200 and answer.headers["x-narthex-guided"] == "enforced", answer.text
     sent = pool.sglang.requests[-1].body
@@ -100,14 +100,14 @@ async def test_probes_carry_the_provider_credential(pool: EnginePool):
     assert not any("authorization" in request.headers for request in pool.production_stack.get_requests)
 
 
-async def test_router_version_is_not_taken_for_the_engine_version(pool: EnginePool, client: httpx.AsyncClient):
+async def test_router_version_is_not_taken_for_the_engine_version(pool: EnginePool, client: httpx2.AsyncClient):
     """A vLLM of version 0.1.9 would have guided_regex, which a current one ignores with a 200."""
     answer = await client.post(CHAT, json={**HELLO, "model": "stack", "guided_regex": "[A-Z].*"})
     assert answer.status_code == 200, answer.text
     assert pool.production_stack.requests[-1].body["structured_outputs"] == {"regex": "[A-Z].*"}
 
 
-async def test_lora_adapter_missing_on_one_endpoint_is_requested_from_another(pool: EnginePool, client: httpx.AsyncClient):
+async def test_lora_adapter_missing_on_one_endpoint_is_requested_from_another(pool: EnginePool, client: httpx2.AsyncClient):
     async def refuse_adapter(request: ReceivedRequest) -> None:
         error = {"message": "The model `sql` does not exist.", "type": "NotFoundError", "param": "model", "code": 404}
         await request.respond(404, json.dumps({"error": error}).encode())

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -51,7 +51,7 @@ async def test_requests_of_a_session_stay_together(sdk: openai.AsyncOpenAI, engi
     assert sorted(served) == [0, 8]
 
 
-async def test_engine_that_is_busy_with_others_gets_nothing(service: Service, client: httpx.AsyncClient):
+async def test_engine_that_is_busy_with_others_gets_nothing(service: Service, client: httpx2.AsyncClient):
     """An engine's own metrics tell that it is busy: they count the requests of all its callers."""
     busy, quiet = ScriptedEngine(), ScriptedEngine()
     for engine, waiting in ((busy, 40), (quiet, 0)):
@@ -90,7 +90,7 @@ async def test_engine_that_is_busy_with_others_gets_nothing(service: Service, cl
     await quiet.stop()
 
 
-async def test_explanation_says_which_candidates_there_were(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+async def test_explanation_says_which_candidates_there_were(client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine):
     async def fail(request: ReceivedRequest) -> None:
         await request.respond(500, b"{}")
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -120,7 +120,7 @@ async def test_unsupported_grammar_and_structural_tag_are_refused_without_an_ups
 OBJECT: Any = {"type": "object", "properties": {}}
 
 
-async def test_every_documented_field_is_forwarded_neutral_or_reported(client: httpx.AsyncClient, lmdeploy: ScriptedLMDeploy):
+async def test_every_documented_field_is_forwarded_neutral_or_reported(client: httpx2.AsyncClient, lmdeploy: ScriptedLMDeploy):
     fields: dict[str, Any] = {
         **{"temperature": 0.1, "top_p": 0.9, "n": 1, "stream": False, "max_completion_tokens": 7, "max_tokens": 7},
         **{"repetition_penalty": 1.1},
@@ -139,7 +139,7 @@ async def test_every_documented_field_is_forwarded_neutral_or_reported(client: h
     assert (sent["messages"], sent["top_k"]) == (HI, 0)
 
 
-async def test_do_preprocess_false_chat_is_sent_as_a_text_completion(client: httpx.AsyncClient, lmdeploy: ScriptedLMDeploy):
+async def test_do_preprocess_false_chat_is_sent_as_a_text_completion(client: httpx2.AsyncClient, lmdeploy: ScriptedLMDeploy):
     """LMDeploy's `do_preprocess: false` takes `messages` as a raw prompt; 0.18 no longer has it."""
     lmdeploy.output = ModelOutput(" and so on")
     body = {"model": "lmdeploy", "messages": "Once", "do_preprocess": False, "max_tokens": 9, "stream": False}
@@ -158,7 +158,7 @@ async def test_silently_dropped_constraint_is_detected(caller: Caller, lmdeploy:
 
 @pytest.mark.parametrize(("engine_status", "status"), [(409, 409), (499, 502), (503, 503)])
 async def test_flat_engine_errors_are_translated_into_the_openai_envelope(
-    client: httpx.AsyncClient, lmdeploy: ScriptedLMDeploy, engine_status: int, status: int
+    client: httpx2.AsyncClient, lmdeploy: ScriptedLMDeploy, engine_status: int, status: int
 ):
     lmdeploy.forced_response = (
         engine_status,
@@ -168,7 +168,7 @@ async def test_flat_engine_errors_are_translated_into_the_openai_envelope(
     assert (answer.status_code, answer.json()["error"]["message"]) == (status, "what went wrong")
 
 
-async def test_occupied_session_id_is_a_400(client: httpx.AsyncClient, lmdeploy: ScriptedLMDeploy):
+async def test_occupied_session_id_is_a_400(client: httpx2.AsyncClient, lmdeploy: ScriptedLMDeploy):
     answer = await client.post("/v1/chat/completions", json={"model": "lmdeploy", "messages": HI, "session_id": 13})
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, "The session_id 13 is occupied.")
 
@@ -210,7 +210,7 @@ async def test_proxy_error_with_status_200_gets_its_true_status(
 
 
 @each_stream_mode
-async def test_proxy_unknown_model_error_inside_a_json_string_is_404(client: httpx.AsyncClient, proxy: ScriptedProxy, stream: bool):
+async def test_proxy_unknown_model_error_inside_a_json_string_is_404(client: httpx2.AsyncClient, proxy: ScriptedProxy, stream: bool):
     proxy.error_body, proxy.as_json_string = PROXY_ERRORS[0][0], True
     answer = await client.post("/v1/chat/completions", json={"model": "lmdeploy-proxy", "messages": HI, "stream": stream})
     assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found_error")
@@ -225,7 +225,7 @@ async def test_bare_proxy_error_line_midstream_is_reported_as_an_error(caller: C
 @each_stream_mode
 @pytest.mark.parametrize("error_body", [each[0] for each in PROXY_ERRORS[:3]], ids=["missing", "unavailable", "timeout"])
 async def test_proxy_error_falls_back_to_the_next_model(
-    client: httpx.AsyncClient, lmdeploy: ScriptedLMDeploy, proxy: ScriptedProxy, stream: bool, error_body: Any
+    client: httpx2.AsyncClient, lmdeploy: ScriptedLMDeploy, proxy: ScriptedProxy, stream: bool, error_body: Any
 ):
     proxy.error_body = error_body
     answer = await client.post("/v1/chat/completions", json={"model": "lmdeploy-backed", "messages": HI, "stream": stream})

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 from msgspec.structs import replace
@@ -49,14 +49,14 @@ async def test_response_is_the_same_whole_and_streamed(mini: ScriptedMiniSGLang,
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_text_completion_chunks_become_chat_completion_objects(mini: ScriptedMiniSGLang, client: httpx.AsyncClient, stream: bool):
+async def test_text_completion_chunks_become_chat_completion_objects(mini: ScriptedMiniSGLang, client: httpx2.AsyncClient, stream: bool):
     answer = await client.post(CHAT, json={"model": "mini", "messages": HI, "stream": stream})
     assert '"object":"chat.completion' in answer.text and '"model":"mini"' in answer.text and "created" in answer.text
     assert "text_completion" not in answer.text and "cmpl-7" not in answer.text
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_missing_usage_is_estimated(mini: ScriptedMiniSGLang, client: httpx.AsyncClient, service: Service, stream: bool):
+async def test_missing_usage_is_estimated(mini: ScriptedMiniSGLang, client: httpx2.AsyncClient, service: Service, stream: bool):
     body: dict[str, Any] = {"model": "mini", "messages": HI, "stream": stream}
     if stream:
         body["stream_options"] = {"include_usage": True}
@@ -74,13 +74,13 @@ async def test_default_max_tokens_is_16_or_the_configured_option(mini: ScriptedM
         assert (len(response.text), response.finish) == (length, "stop")
 
 
-async def test_raw_prompt_in_chat_is_forwarded(mini: ScriptedMiniSGLang, client: httpx.AsyncClient):
+async def test_raw_prompt_in_chat_is_forwarded(mini: ScriptedMiniSGLang, client: httpx2.AsyncClient):
     answer = await client.post(CHAT, json={"model": "mini", "prompt": "Once upon", "max_tokens": 1})
     assert answer.json()["choices"][0]["message"]["content"] == "Hel"
     assert mini.bodies == [{"model": "engine-model", "prompt": "Once upon", "max_tokens": 1, "stream": True}]
 
 
-async def test_every_documented_field_is_sent_neutral_or_refused(mini: ScriptedMiniSGLang, client: httpx.AsyncClient):
+async def test_every_documented_field_is_sent_neutral_or_refused(mini: ScriptedMiniSGLang, client: httpx2.AsyncClient):
     sent = {"max_tokens": 100, "temperature": 0.7, "top_k": 50, "top_p": 0.95, "ignore_eos": False}
     neutral: dict[str, Any] = {"n": 1, "stop": [], "presence_penalty": 0.0, "frequency_penalty": 0.0, "stream": False}
     answer = await client.post(CHAT, json={"model": "mini", "messages": HI, **sent, **neutral})
@@ -121,7 +121,7 @@ async def test_engine_500_is_reported_as_500(mini: ScriptedMiniSGLang, sdk: open
     assert failed.value.status_code == 500
 
 
-async def test_client_disconnect_closes_the_upstream_connection(mini: ScriptedMiniSGLang, client: httpx.AsyncClient):
+async def test_client_disconnect_closes_the_upstream_connection(mini: ScriptedMiniSGLang, client: httpx2.AsyncClient):
     mini.slow = True
     async with client.stream("POST", CHAT, json={"model": "mini", "messages": HI, "stream": True}) as answer:
         async for _ in answer.aiter_bytes():

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -75,7 +75,9 @@ async def test_json_schema_is_sent_as_format_and_validated(ollama: ScriptedOllam
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_response_ignoring_the_format_is_a_502_naming_the_constraint(ollama: ScriptedOllama, client: httpx.AsyncClient, stream: bool):
+async def test_response_ignoring_the_format_is_a_502_naming_the_constraint(
+    ollama: ScriptedOllama, client: httpx2.AsyncClient, stream: bool
+):
     """Some reasoning models ignore it (ollama#14645, #15260): no byte of the response is sent to the caller."""
     ollama.output = ModelOutput("Sure! Here is your JSON.")
     answer = await client.post(
@@ -104,7 +106,7 @@ async def test_unsupported_fields_are_refused_by_name_without_an_upstream_call(o
     assert ollama.bodies == []
 
 
-async def test_prompt_beyond_context_length_is_refused_instead_of_truncated(ollama: ScriptedOllama, client: httpx.AsyncClient):
+async def test_prompt_beyond_context_length_is_refused_instead_of_truncated(ollama: ScriptedOllama, client: httpx2.AsyncClient):
     messages = [{"role": "user", "content": "word " * 9000}]
     answer = await client.post("/v1/chat/completions", json={"model": "ollama", "messages": messages})
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, "the input length exceeds the context length")
@@ -119,13 +121,13 @@ async def test_missing_model_is_404_and_busy_server_is_503(ollama: ScriptedOllam
     assert busy.value.status_code == 503
 
 
-async def test_error_line_midstream_is_forwarded_and_ends_without_done(ollama: ScriptedOllama, client: httpx.AsyncClient):
+async def test_error_line_midstream_is_forwarded_and_ends_without_done(ollama: ScriptedOllama, client: httpx2.AsyncClient):
     ollama.fails_midway = True
     answer = await client.post("/v1/chat/completions", json={"model": "ollama", "messages": HI, "stream": True})
     assert "Hel" in answer.text and "llama runner process has terminated" in answer.text and "[DONE]" not in answer.text
 
 
-async def test_uncounted_cached_prompt_tokens_are_recorded_as_unknown(ollama: ScriptedOllama, client: httpx.AsyncClient, service: Service):
+async def test_uncounted_cached_prompt_tokens_are_recorded_as_unknown(ollama: ScriptedOllama, client: httpx2.AsyncClient, service: Service):
     ollama.prompt_cached = True
     answer = await client.post("/v1/chat/completions", json={"model": "ollama", "messages": HI})
     assert answer.json()["usage"] == {"prompt_tokens": 0, "completion_tokens": 2, "total_tokens": 2}
@@ -133,7 +135,7 @@ async def test_uncounted_cached_prompt_tokens_are_recorded_as_unknown(ollama: Sc
     assert (row["input_tokens"], row["output_tokens"]) == (None, 2)
 
 
-async def test_client_disconnect_closes_the_upstream_connection(ollama: ScriptedOllama, client: httpx.AsyncClient):
+async def test_client_disconnect_closes_the_upstream_connection(ollama: ScriptedOllama, client: httpx2.AsyncClient):
     ollama.slow = True
     async with client.stream("POST", "/v1/chat/completions", json={"model": "ollama", "messages": HI, "stream": True}) as answer:
         async for _ in answer.aiter_bytes():
@@ -146,7 +148,7 @@ async def test_text_completion_is_sent_to_v1_completions(ollama: ScriptedOllama,
     assert answer.choices[0].text == "Hello." and ollama.bodies == [{"model": "engine-model", "prompt": "Once upon", "seed": 3}]
 
 
-async def test_embeddings_use_the_openai_route(ollama: ScriptedOllama, client: httpx.AsyncClient):
+async def test_embeddings_use_the_openai_route(ollama: ScriptedOllama, client: httpx2.AsyncClient):
     answer = await client.post("/v1/embeddings", json={"model": "ollama", "input": "Hello.", "encoding_format": "float"})
     assert (answer.status_code, answer.json()["data"][0]["embedding"]) == (200, [0.5, 0.25])
     assert ollama.bodies == [{"model": "engine-model", "input": "Hello.", "encoding_format": "float"}]

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.engines.routers import ROUTERS, RouterError, ScriptedRouter
@@ -48,7 +48,7 @@ async def routers(service: Service) -> AsyncGenerator[dict[str, ScriptedRouter]]
         await server.stop()
 
 
-async def send_chat(client: httpx.AsyncClient, model: str, **fields: Any) -> httpx.Response:
+async def send_chat(client: httpx2.AsyncClient, model: str, **fields: Any) -> httpx2.Response:
     return await client.post(CHAT, json={"model": model, "messages": HI, **fields})
 
 
@@ -64,7 +64,7 @@ EXPECTED_RESPONSES: dict[str, tuple[int | None, str, bool]] = {
 
 @pytest.mark.parametrize(("name", "router_error"), ERRORS)
 async def test_router_error_is_classified_and_falls_back_only_where_useful(
-    client: httpx.AsyncClient, routers: dict[str, ScriptedRouter], name: str, router_error: RouterError
+    client: httpx2.AsyncClient, routers: dict[str, ScriptedRouter], name: str, router_error: RouterError
 ):
     routers[name].become(name)
     routers[name].set_error(router_error)
@@ -86,7 +86,7 @@ def message_of(body: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", ROUTERS)
 async def test_regex_is_enforced_if_the_vllm_version_is_known_and_validated_otherwise(
-    client: httpx.AsyncClient, routers: dict[str, ScriptedRouter], name: str
+    client: httpx2.AsyncClient, routers: dict[str, ScriptedRouter], name: str
 ):
     router = routers[name]
     known = router.become(name).reports_vllm_version
@@ -111,7 +111,7 @@ async def test_regex_is_enforced_if_the_vllm_version_is_known_and_validated_othe
     assert (await send_chat(client, name, response_format=schema)).headers["x-narthex-guided"] == "enforced"
 
 
-async def test_strict_tool_is_checked_until_the_vllm_version_is_configured(client: httpx.AsyncClient, routers: dict[str, ScriptedRouter]):
+async def test_strict_tool_is_checked_until_the_vllm_version_is_configured(client: httpx2.AsyncClient, routers: dict[str, ScriptedRouter]):
     routers["smg"].become("smg")
     tools = [{"type": "function", "function": {"name": "book", "strict": True, "parameters": {"type": "object"}}}]
     response = await send_chat(client, "smg", tools=tools)

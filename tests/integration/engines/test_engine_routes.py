@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain import uuid7
@@ -43,14 +43,14 @@ def set_response(engine: ScriptedEngine, body: Any = None, status: int = 200) ->
     engine.script = script
 
 
-def error_of(answer: httpx.Response) -> tuple[int, str, Any, str]:
+def error_of(answer: httpx2.Response) -> tuple[int, str, Any, str]:
     error = answer.json()["error"]
     return answer.status_code, error["type"], error["param"], error["message"]
 
 
 @pytest.mark.parametrize("path", [path for path, route in ROUTE_BY_PATH.items() if route in REQUEST_BODIES])
 async def test_each_engine_route_is_proxied_and_its_usage_recorded(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, path: str
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, path: str
 ):
     route = ROUTE_BY_PATH[path]
     set_response(engine)
@@ -67,7 +67,7 @@ async def test_each_engine_route_is_proxied_and_its_usage_recorded(
         assert answer.json()["model"] == "vllm"
 
 
-async def test_sandbox_tokenize_and_detokenize_round_trip(client: httpx.AsyncClient):
+async def test_sandbox_tokenize_and_detokenize_round_trip(client: httpx2.AsyncClient):
     text = "Grüß dich"
     tokenized = (await client.post("/v1/tokenize", json={"model": "sandbox", "prompt": text, "return_token_strs": True})).json()
     assert tokenized["tokens"] == list(text.encode()) and tokenized["count"] == len(tokenized["tokens"]) == len(tokenized["token_strs"])
@@ -81,7 +81,7 @@ async def test_sandbox_tokenize_and_detokenize_round_trip(client: httpx.AsyncCli
     assert (complete, open_ended) == ("user: Hi\nassistant: ", "user: Hi")
 
 
-async def test_sandbox_rerank_and_score_rank_similar_documents_first(service: Service, client: httpx.AsyncClient):
+async def test_sandbox_rerank_and_score_rank_similar_documents_first(service: Service, client: httpx2.AsyncClient):
     answer = await client.post("/v2/rerank", json={"model": "sandbox-embed", **RANK, "top_n": 2})
     ranking = answer.json()
     assert [each["document"]["text"] for each in ranking["results"]] == ["a red fox runs", "the red house"]
@@ -95,7 +95,7 @@ async def test_sandbox_rerank_and_score_rank_similar_documents_first(service: Se
     assert [set(each) for each in plain.json()["results"]] == [{"index", "relevance_score"}] * 3
 
 
-async def test_engine_route_errors_use_the_openai_envelope_without_an_upstream_call(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_engine_route_errors_use_the_openai_envelope_without_an_upstream_call(client: httpx2.AsyncClient, engine: ScriptedEngine):
     invalid = error_of(await client.post("/tokenize", json={"model": "vllm", "prompt": 5}))
     assert invalid[:3] == (400, "invalid_request_error", "prompt")
     without_model = error_of(await client.post("/tokenize", json={"prompt": "a"}))
@@ -114,7 +114,7 @@ async def test_engine_route_errors_use_the_openai_envelope_without_an_upstream_c
     assert (await client.post("/tokenize", json={"model": "vllm", "prompt": "a"}, headers=headers)).status_code == 401
 
 
-async def test_route_missing_on_the_engine_is_501_and_engine_errors_keep_their_meaning(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_route_missing_on_the_engine_is_501_and_engine_errors_keep_their_meaning(client: httpx2.AsyncClient, engine: ScriptedEngine):
     set_response(engine, {"detail": "Not Found"}, 404)
     status, kind, _, message = error_of(await client.post("/rerank", json={"model": "vllm", **RANK}))
     assert (status, kind, "vllm does not serve /rerank" in message) == (501, "unsupported", True)
@@ -126,7 +126,7 @@ async def test_route_missing_on_the_engine_is_501_and_engine_errors_keep_their_m
     assert error_of(await client.post("/rerank", json={"model": "vllm", **RANK}))[:2] == (502, "backend_error")
 
 
-async def test_server_ignoring_a_tokenize_request_is_501_every_time(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_server_ignoring_a_tokenize_request_is_501_every_time(client: httpx2.AsyncClient, engine: ScriptedEngine):
     """Requests for a missing route, however many, do not open the breaker of the endpoint."""
     set_response(engine, {"tokens": []})
     body = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]}
@@ -135,7 +135,7 @@ async def test_server_ignoring_a_tokenize_request_is_501_every_time(client: http
         assert (status, kind, "adapter" in message) == (501, "unsupported", True)
 
 
-async def test_out_of_vocabulary_token_is_a_400(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_out_of_vocabulary_token_is_a_400(client: httpx2.AsyncClient, engine: ScriptedEngine):
     llamacpp_message = "vector::_M_range_check: __n (which is 999999) >= this->size() (which is 149)"
     set_response(engine, {"error": {"code": 500, "message": llamacpp_message, "type": "server_error"}}, 500)
     for _ in range(12):
@@ -144,7 +144,7 @@ async def test_out_of_vocabulary_token_is_a_400(client: httpx.AsyncClient, engin
 
 
 async def test_missing_route_falls_back_to_the_next_target(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     set_response(engine, {"detail": "Not Found"}, 404)
     set_response(second_engine, {"tokens": [1], "count": 1})
@@ -152,7 +152,7 @@ async def test_missing_route_falls_back_to_the_next_target(
     assert (answer.json()["tokens"], answer.headers["x-narthex-served"]) == ([1], "second/other-model")
 
 
-async def test_unsupported_field_is_refused_or_dropped_and_reported(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_unsupported_field_is_refused_or_dropped_and_reported(client: httpx2.AsyncClient, engine: ScriptedEngine):
     set_response(engine)
     body = {"model": "vllm", **RANK, "rank_fields": ["text"]}
     assert error_of(await client.post("/rerank", json=body))[:3] == (422, "unsupported", "rank_fields")
@@ -162,7 +162,7 @@ async def test_unsupported_field_is_refused_or_dropped_and_reported(client: http
 
 
 async def test_limits_count_rerank_usage_or_estimate_and_nothing_for_tokenize(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, engines: Any
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, engines: Any
 ):
     await asyncio.to_thread(
         service.apply,

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -141,7 +141,7 @@ async def test_full_queue_is_503(caller: Caller, sglang: ScriptedSGLang, stream:
     ("engine_status", "code", "status"), [(408, "queue_timeout", 503), (429, "queue_full", 429), (503, "no_available_workers", 503)]
 )
 async def test_router_queue_errors_are_overloads_with_retry_after(
-    client: httpx.AsyncClient, sglang: ScriptedSGLang, engine_status: int, code: str, status: int
+    client: httpx2.AsyncClient, sglang: ScriptedSGLang, engine_status: int, code: str, status: int
 ):
     async def router(request: ReceivedRequest) -> None:
         body = json.dumps({"error": {"type": "x", "code": code, "message": "too much to do", "param": None}}).encode()
@@ -156,14 +156,14 @@ async def test_router_queue_errors_are_overloads_with_retry_after(
 
 
 @each_stream_mode
-async def test_engine_400_is_passed_to_the_caller(client: httpx.AsyncClient, sglang: ScriptedSGLang, stream: bool):
+async def test_engine_400_is_passed_to_the_caller(client: httpx2.AsyncClient, sglang: ScriptedSGLang, stream: bool):
     body = {"model": "sglang", "messages": HI, "stop": [str(number) for number in range(33)], "stream": stream}
     answer = await client.post("/v1/chat/completions", json=body)
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, "at most 32 stop strings")
 
 
 @each_stream_mode
-async def test_grammar_compile_error_is_a_400_even_after_the_stream_began(client: httpx.AsyncClient, sglang: ScriptedSGLang, stream: bool):
+async def test_grammar_compile_error_is_a_400_even_after_the_stream_began(client: httpx2.AsyncClient, sglang: ScriptedSGLang, stream: bool):
     sglang.grammar_compiles = False
     body = {"model": "sglang", "messages": HI, "guided_grammar": GBNF, "stream": stream}
     answer = await client.post("/v1/chat/completions", json=body)
@@ -212,14 +212,14 @@ async def test_finished_generation_is_not_aborted(caller: Caller, sglang: Script
     assert len(set(rids)) == 2
 
 
-async def test_refused_request_is_not_aborted(client: httpx.AsyncClient, sglang: ScriptedSGLang):
+async def test_refused_request_is_not_aborted(client: httpx2.AsyncClient, sglang: ScriptedSGLang):
     sglang.queue_full = True
     answer = await client.post("/v1/chat/completions", json={"model": "sglang", "messages": HI})
     await asyncio.sleep(0.1)
     assert (answer.status_code, sglang.aborted) == (503, [])
 
 
-async def test_retry_on_the_same_engine_uses_a_new_request_id_and_aborts_the_first(client: httpx.AsyncClient, sglang: ScriptedSGLang):
+async def test_retry_on_the_same_engine_uses_a_new_request_id_and_aborts_the_first(client: httpx2.AsyncClient, sglang: ScriptedSGLang):
     async def break_once(request: ReceivedRequest) -> None:
         if request.path != "/v1/chat/completions" or sglang.bodies:
             return await sglang.handle(request)

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -115,7 +115,7 @@ async def test_validation_overload_and_generation_errors_get_422_429_and_502(tgi
     assert failed.value.status_code == 502
 
 
-async def test_error_event_midstream_is_forwarded_and_ends_without_done(tgi: ScriptedTGI, client: httpx.AsyncClient):
+async def test_error_event_midstream_is_forwarded_and_ends_without_done(tgi: ScriptedTGI, client: httpx2.AsyncClient):
     tgi.fails_midway = True
     answer = await client.post("/v1/chat/completions", json={"model": "tgi", "messages": HI, "stream": True})
     assert "Hel" in answer.text and "Request failed during generation" in answer.text and "[DONE]" not in answer.text
@@ -132,6 +132,6 @@ async def test_client_disconnect_closes_the_upstream_connection(tgi: ScriptedTGI
     await asyncio.wait_for(tgi.disconnected.wait(), GENEROUS_S)
 
 
-async def test_embeddings_are_501(tgi: ScriptedTGI, client: httpx.AsyncClient):
+async def test_embeddings_are_501(tgi: ScriptedTGI, client: httpx2.AsyncClient):
     answer = await client.post("/v1/embeddings", json={"model": "tgi", "input": "Hello."})
     assert answer.status_code == 501 and "no API" in answer.json()["error"]["message"]

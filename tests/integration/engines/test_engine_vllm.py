@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -41,7 +41,7 @@ async def running(service: Service) -> AsyncGenerator[dict[str, ScriptedVLLM]]:
         await engine.server.stop()
 
 
-async def _wait_until_version_known(client: httpx.AsyncClient, engine: ScriptedVLLM) -> None:
+async def _wait_until_version_known(client: httpx2.AsyncClient, engine: ScriptedVLLM) -> None:
     """Waits until both workers have probed the engine: from then on a regex is reported as enforced."""
     engine.text = "a"
 
@@ -122,7 +122,7 @@ async def test_schema_beside_tools_is_demanded_in_the_prompt_unless_dropped(call
     assert "tools" not in engines[model].requests[-1].body
 
 
-async def test_tool_calls_are_returned_when_the_response_format_is_dropped(client: httpx.AsyncClient, engines: dict[str, ScriptedVLLM]):
+async def test_tool_calls_are_returned_when_the_response_format_is_dropped(client: httpx2.AsyncClient, engines: dict[str, ScriptedVLLM]):
     engines["now"].calls_tool = True
     tools = [{"type": "function", "function": {"name": "book", "parameters": SCHEMA}}]
     body = {"model": "now", "messages": HI, "tools": tools, "response_format": {"type": "json_object"}}
@@ -141,7 +141,7 @@ async def test_unsupported_field_is_refused_by_name_in_each_api(caller: Caller, 
     assert f"`{field}`" in refused.value.message
 
 
-async def test_hint_fields_are_dropped_and_reported(client: httpx.AsyncClient, engines: dict[str, ScriptedVLLM]):
+async def test_hint_fields_are_dropped_and_reported(client: httpx2.AsyncClient, engines: dict[str, ScriptedVLLM]):
     body = {"model": "now", "messages": HI, "user": "u", "service_tier": "auto", "prediction": {"type": "content", "content": "x"}}
     answer = await client.post("/v1/chat/completions", json=body)
     assert answer.status_code == 200
@@ -149,7 +149,7 @@ async def test_hint_fields_are_dropped_and_reported(client: httpx.AsyncClient, e
     assert engines["now"].ignored_fields == set()
 
 
-async def test_document_part_is_refused_without_an_upstream_call(client: httpx.AsyncClient, engines: dict[str, ScriptedVLLM]):
+async def test_document_part_is_refused_without_an_upstream_call(client: httpx2.AsyncClient, engines: dict[str, ScriptedVLLM]):
     parts = [
         {"type": "text", "text": "Sum up."},
         {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0=", "filename": "a"}},
@@ -159,13 +159,13 @@ async def test_document_part_is_refused_without_an_upstream_call(client: httpx.A
     assert engines["now"].requests == []
 
 
-async def test_prior_reasoning_is_sent_back_under_the_engines_field_name(client: httpx.AsyncClient, engines: dict[str, ScriptedVLLM]):
+async def test_prior_reasoning_is_sent_back_under_the_engines_field_name(client: httpx2.AsyncClient, engines: dict[str, ScriptedVLLM]):
     messages = [*HI, {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}, *HI]
     assert (await client.post("/v1/chat/completions", json={"model": "now", "messages": messages})).status_code == 200
     assert engines["now"].requests[0].body["messages"][1] == {"role": "assistant", "content": "Yes.", "reasoning": "Hm."}
 
 
-async def test_full_queue_is_503_and_falls_back_to_the_next_model(client: httpx.AsyncClient, engines: dict[str, ScriptedVLLM]):
+async def test_full_queue_is_503_and_falls_back_to_the_next_model(client: httpx2.AsyncClient, engines: dict[str, ScriptedVLLM]):
     engines["now"].queue_full = True
     alone = await client.post("/v1/chat/completions", json={"model": "now", "messages": HI})
     assert (alone.status_code, alone.json()["error"]["type"]) == (503, "service_unavailable_error")

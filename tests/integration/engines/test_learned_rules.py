@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from providers.canonical.chat import Text, ToolCall
@@ -62,7 +62,7 @@ def messages_body(model: str, **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_refused_field_is_left_out_reported_and_then_known_to_all_workers(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, streamed: bool
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, streamed: bool
 ):
     model = "strict-shared"
     engine.script = refuse(lambda request: "temperature" in request.body, DEPRECATED)
@@ -94,7 +94,7 @@ async def test_refused_field_is_left_out_reported_and_then_known_to_all_workers(
     assert "temperature" in service.run("engines", "rules").stdout
 
 
-async def test_caller_who_allows_no_loss_gets_a_refusal_by_its_own_name(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_caller_who_allows_no_loss_gets_a_refusal_by_its_own_name(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = refuse(
         lambda request: "logit_bias" in request.body,
         "Unsupported parameter: 'logit_bias' is not supported with this model.",
@@ -109,7 +109,7 @@ async def test_caller_who_allows_no_loss_gets_a_refusal_by_its_own_name(client: 
     assert allowed.status_code == 200 and allowed.headers["x-narthex-dropped"] == "logit_bias"
 
 
-async def test_request_is_adapted_once(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_request_is_adapted_once(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def script(request: ReceivedRequest) -> None:
         field = next((each for each in ("temperature", "top_p", "top_k") if each in request.body), None)
         if field is None:
@@ -125,14 +125,14 @@ async def test_request_is_adapted_once(client: httpx.AsyncClient, engine: Script
     assert again.status_code == 200 and set(again.headers["x-narthex-dropped"].split(", ")) == {"temperature", "top_p"}
 
 
-async def test_refusal_to_which_nothing_can_be_adapted_is_the_hosts_own(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_refusal_to_which_nothing_can_be_adapted_is_the_hosts_own(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = refuse(lambda request: True, DEPRECATED)
     refused = await client.post("/v1/messages", json=messages_body("strict-twice"))
     assert refused.status_code == 400 and DEPRECATED in refused.text and len(engine.requests) == 1
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_chat_with_tools_goes_to_responses_where_the_host_says_so(client: httpx.AsyncClient, engine: ScriptedEngine, streamed: bool):
+async def test_chat_with_tools_goes_to_responses_where_the_host_says_so(client: httpx2.AsyncClient, engine: ScriptedEngine, streamed: bool):
     engine.script = refuse(
         lambda request: request.path.endswith("/chat/completions") and "tools" in request.body,
         "Function tools with reasoning_effort are not supported for tools in /v1/chat/completions. To use function tools, use"
@@ -147,7 +147,7 @@ async def test_chat_with_tools_goes_to_responses_where_the_host_says_so(client: 
     assert without.status_code == 200 and engine.requests[-1].path.endswith("/chat/completions")
 
 
-async def test_tool_that_cannot_be_forced_is_demanded_in_the_prompt(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_tool_that_cannot_be_forced_is_demanded_in_the_prompt(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = refuse(
         lambda request: request.body.get("tool_choice", {}).get("type") in ("any", "tool"),
         "Thinking may not be enabled when tool_choice forces tool use.",
@@ -170,7 +170,7 @@ def demands_schema(request: ReceivedRequest) -> bool:
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_schema_that_a_host_takes_no_longer_stands_in_the_prompt_and_is_checked(
-    client: httpx.AsyncClient, engine: ScriptedEngine, streamed: bool
+    client: httpx2.AsyncClient, engine: ScriptedEngine, streamed: bool
 ):
     engine.script = refuse(
         demands_schema,
@@ -191,7 +191,7 @@ async def test_schema_that_a_host_takes_no_longer_stands_in_the_prompt_and_is_ch
     assert refused.status_code != 200, "an answer that breaks the schema is none"
 
 
-async def test_calls_of_strict_tools_are_checked_where_a_host_takes_no_schemas(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_calls_of_strict_tools_are_checked_where_a_host_takes_no_schemas(client: httpx2.AsyncClient, engine: ScriptedEngine):
     call = Situation(name="call", parts=(ToolCall("toolu_1", "f", '{"a":"b"}'),), finish="tool_calls")
     engine.script = refuse(demands_schema, "structured_outputs not supported in your workspace.", answer=call)
     tool: Any = {"name": "f", "input_schema": CLOSED, "strict": True}
@@ -200,7 +200,7 @@ async def test_calls_of_strict_tools_are_checked_where_a_host_takes_no_schemas(c
     assert [demands_schema(request) for request in engine.requests] == [True, False] and "x-narthex-dropped" not in answer.headers
 
 
-async def test_refusal_of_a_callers_own_account_teaches_nobody_else(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_refusal_of_a_callers_own_account_teaches_nobody_else(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = refuse(lambda request: "temperature" in request.body, DEPRECATED)
     for count in (2, 4):  # the second request is refused and adapted like the first one
         answer = await client.post("/v1/messages", json=messages_body("strict-own", temperature=0.2), headers={"x-own-key": "sk-mine"})
@@ -214,7 +214,7 @@ def bound_turns(count: int) -> Any:
 
 
 async def test_blocks_bound_to_another_conversation_are_dropped_by_the_host(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine
 ):
     def is_refused(request: ReceivedRequest) -> bool:
         binding = request.body.get("thinking", {}).get("block_binding")
@@ -236,7 +236,7 @@ async def test_blocks_bound_to_another_conversation_are_dropped_by_the_host(
     assert counts[0] == 2 and sum(counts) <= 12 + 2
 
 
-async def test_blocks_are_left_out_where_the_host_does_not_drop_them(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_blocks_are_left_out_where_the_host_does_not_drop_them(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = refuse(lambda request: b'"signature"' in request.raw, BOUND)
     body = messages_body("strict-unbindable", thinking={"type": "adaptive"})
     answer = await client.post("/v1/messages", json={**body, "messages": bound_turns(1)})

@@ -5,7 +5,7 @@ import gzip
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.configuration import apply_file
@@ -19,7 +19,7 @@ CHAT = "/v1/chat/completions"
 HI: Any = [{"role": "user", "content": "Hello!"}]
 
 
-async def send_chat(client: httpx.AsyncClient, *, stream: bool, model: str = "scripted") -> httpx.Response:
+async def send_chat(client: httpx2.AsyncClient, *, stream: bool, model: str = "scripted") -> httpx2.Response:
     return await client.post(CHAT, json={"model": model, "messages": HI, "stream": stream})
 
 
@@ -29,7 +29,7 @@ def chat_requests(engine: ScriptedEngine) -> list[ReceivedRequest]:
 
 
 @pytest.mark.parametrize("kind", ["Text/Event-Stream; Charset=UTF-8", "text/plain", None])
-async def test_stream_is_recognized_whatever_its_content_type(client: httpx.AsyncClient, engine: ScriptedEngine, kind: str | None):
+async def test_stream_is_recognized_whatever_its_content_type(client: httpx2.AsyncClient, engine: ScriptedEngine, kind: str | None):
     async def script(request: ReceivedRequest) -> None:
         content_type = f"content-type: {kind}\r\n" if kind else ""
         request.write(f"HTTP/1.1 200 OK\r\n{content_type}transfer-encoding: chunked\r\n\r\n".encode())
@@ -43,7 +43,7 @@ async def test_stream_is_recognized_whatever_its_content_type(client: httpx.Asyn
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_unknown_content_encoding_is_a_502_naming_it(client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool):
+async def test_unknown_content_encoding_is_a_502_naming_it(client: httpx2.AsyncClient, engine: ScriptedEngine, stream: bool):
     async def script(request: ReceivedRequest) -> None:
         assert request.headers["accept-encoding"] == "identity"
         await request.respond(200, b"compressed", "content-type: application/json\r\ncontent-encoding: zstd\r\n")
@@ -55,7 +55,7 @@ async def test_unknown_content_encoding_is_a_502_naming_it(client: httpx.AsyncCl
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("status", [200, 400])
-async def test_gzip_that_was_not_requested_is_decoded(client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool, status: int):
+async def test_gzip_that_was_not_requested_is_decoded(client: httpx2.AsyncClient, engine: ScriptedEngine, stream: bool, status: int):
     async def script(request: ReceivedRequest) -> None:
         if status == 400:
             content_type, body = "application/json", b'{"error": {"message": "Hello, lo. was wrong."}}'
@@ -72,7 +72,7 @@ async def test_gzip_that_was_not_requested_is_decoded(client: httpx.AsyncClient,
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_events_labelled_as_json_are_read(client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool):
+async def test_events_labelled_as_json_are_read(client: httpx2.AsyncClient, engine: ScriptedEngine, stream: bool):
     async def script(request: ReceivedRequest) -> None:
         request.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
         for at, frame in enumerate((*HELLO, b"[DONE]")):
@@ -87,7 +87,7 @@ async def test_events_labelled_as_json_are_read(client: httpx.AsyncClient, engin
 
 
 @pytest.mark.parametrize("body", [b"\xef\xbb\xbf" + json.dumps(completion()).encode(), json.dumps({**completion(), "error": ""}).encode()])
-async def test_byte_order_mark_and_an_empty_error_do_not_cost_a_response(client: httpx.AsyncClient, engine: ScriptedEngine, body: bytes):
+async def test_byte_order_mark_and_an_empty_error_do_not_cost_a_response(client: httpx2.AsyncClient, engine: ScriptedEngine, body: bytes):
     async def script(request: ReceivedRequest) -> None:
         await request.respond(200, body)
 
@@ -101,7 +101,7 @@ async def test_byte_order_mark_and_an_empty_error_do_not_cost_a_response(client:
     "body", [{}, {"message": "Internal failure"}, {"choices": [{"index": 0, "message": None, "finish_reason": "stop"}]}]
 )
 async def test_fallback_serves_where_a_200_is_no_answer(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, stream: bool, body: Any
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, stream: bool, body: Any
 ):
     async def script(request: ReceivedRequest) -> None:
         await request.respond(200, json.dumps(body).encode())
@@ -114,7 +114,7 @@ async def test_fallback_serves_where_a_200_is_no_answer(
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("count", [-3, 2**31, 10**12])
 async def test_invalid_token_count_costs_neither_response_nor_record(
-    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, stream: bool, count: int
+    client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine, stream: bool, count: int
 ):
     async def script(request: ReceivedRequest) -> None:
         usage = {"prompt_tokens": count, "completion_tokens": 2}
@@ -133,7 +133,7 @@ async def test_invalid_token_count_costs_neither_response_nor_record(
     assert (row["outcome"], row["input_tokens"], row["output_tokens"]) == ("answered", None, 2)
 
 
-async def test_upstream_connection_is_reused_although_the_final_chunk_comes_late(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_upstream_connection_is_reused_although_the_final_chunk_comes_late(client: httpx2.AsyncClient, engine: ScriptedEngine):
     """Most engines write [DONE] and the final chunk separately."""
     finished = asyncio.Event()
 
@@ -163,7 +163,7 @@ async def test_upstream_connection_is_reused_although_the_final_chunk_comes_late
 
 
 async def test_running_stream_survives_reconfiguration_of_its_provider(
-    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine
+    client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     def provider_on_port(port: int) -> str:
         return f"""
@@ -202,7 +202,7 @@ async def test_running_stream_survives_reconfiguration_of_its_provider(
 
 @pytest.mark.parametrize("usage", [[], "3", {"prompt_tokens": 3.5}, {"prompt_tokens": 3, "prompt_tokens_details": []}])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_unreadable_usage_does_not_fail_the_response(client: httpx.AsyncClient, engine: ScriptedEngine, usage: Any, stream: bool):
+async def test_unreadable_usage_does_not_fail_the_response(client: httpx2.AsyncClient, engine: ScriptedEngine, usage: Any, stream: bool):
     async def respond(request: ReceivedRequest) -> None:
         await request.respond(200, json.dumps({**completion("Hello."), "usage": usage}).encode())
 
@@ -211,7 +211,7 @@ async def test_unreadable_usage_does_not_fail_the_response(client: httpx.AsyncCl
     assert answer.status_code == 200 and "Hello." in answer.text and "error" not in answer.text
 
 
-async def test_done_marker_with_extra_space_ends_the_stream(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_done_marker_with_extra_space_ends_the_stream(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = stream_script(chunk({"content": "Hello."}, "stop"), b" [DONE]", done=False)
     answer = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "stream": True})
     assert answer.text.endswith("data: [DONE]\n\n") and "error" not in answer.text
@@ -235,13 +235,13 @@ def answer_with(reason: str, calls: list[Any] | None = None) -> Script:
     return script
 
 
-def finish_reasons(answer: httpx.Response, *, stream: bool) -> list[str]:
+def finish_reasons(answer: httpx2.Response, *, stream: bool) -> list[str]:
     bodies = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")] if stream else [answer.json()]
     return [choice["finish_reason"] for body in bodies for choice in body["choices"] if choice["finish_reason"]]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_option_says_that_stop_after_calls_is_tool_calls(client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool):
+async def test_option_says_that_stop_after_calls_is_tool_calls(client: httpx2.AsyncClient, engine: ScriptedEngine, stream: bool):
     """OpenAI itself ends calls that a request forces by name with `stop`, so it is an option of the provider."""
     engine.script = answer_with("stop", CALLS)
     for model, expected in (("stops-after-calls", "tool_calls"), ("scripted", "stop")):
@@ -251,7 +251,7 @@ async def test_option_says_that_stop_after_calls_is_tool_calls(client: httpx.Asy
     assert finish_reasons(await send_chat(client, stream=stream, model="stops-after-calls"), stream=stream) == ["stop"]
 
 
-async def test_header_has_the_engines_own_word_for_an_ending_that_nobody_knows(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_header_has_the_engines_own_word_for_an_ending_that_nobody_knows(client: httpx2.AsyncClient, engine: ScriptedEngine):
     for word, header in (("what_may_come", "what_may_come"), ("stop", None), ("max_tokens", None)):
         engine.script = answer_with(word)
         answer = await send_chat(client, stream=False)

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 import tomli_w
@@ -148,7 +148,7 @@ def request_for(chat: ChatRequest, caller: str, model: str, *, streamed: bool) -
 
 @pytest.mark.parametrize(("host", "recording"), cases(CHATS))
 async def test_recorded_chat_round_trips_for_every_caller_dialect_and_mode(
-    host: Host, recording: Recording, replay: RecordingServer, client: httpx.AsyncClient
+    host: Host, recording: Recording, replay: RecordingServer, client: httpx2.AsyncClient
 ):
     chat = host.chat(recording)
     assert chat is not None
@@ -201,7 +201,7 @@ def assert_request_matches(host: Host, recording: Recording, path: str, sent: An
     assert host.normalize(sent) == wanted
 
 
-def assert_refused(host: Host, recording: Recording, answer: httpx.Response, caller: str) -> None:
+def assert_refused(host: Host, recording: Recording, answer: httpx2.Response, caller: str) -> None:
     refusal = host.expected_errors[recording.name]
     body = answer.json()
     assert answer.status_code == refusal.status, answer.text
@@ -212,7 +212,9 @@ def assert_refused(host: Host, recording: Recording, answer: httpx.Response, cal
 
 
 @pytest.mark.parametrize(("host", "recording"), cases(PLAIN))
-async def test_recorded_non_chat_exchange_round_trips(host: Host, recording: Recording, replay: RecordingServer, client: httpx.AsyncClient):
+async def test_recorded_non_chat_exchange_round_trips(
+    host: Host, recording: Recording, replay: RecordingServer, client: httpx2.AsyncClient
+):
     plain = host.non_chat(recording)
     assert plain is not None
     replay.engine.requests.clear()

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain import uuid7
@@ -50,7 +50,7 @@ def answers_as(model: str) -> Any:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_host_that_answers_with_another_model_is_reported_recorded_and_priced_as_that(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, stream: bool
 ):
     service.apply(PRICES.replace("PORT", str(engine.port)))
     for name, cost in (("cheap", 1_000_000), ("cheap-2026-01-01", 1_000_000), ("dear", 10_000_000)):
@@ -69,7 +69,7 @@ async def test_host_that_answers_with_another_model_is_reported_recorded_and_pri
 
 
 async def test_response_that_nobody_gets_is_priced_as_the_model_that_wrote_it(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine
 ):
     """It violates its constraint, which the gateway checks: no grammar of an engine is known to enforce `minProperties`."""
     service.apply(PRICES.replace("PORT", str(engine.port)).replace('"openai"', '"vllm"'))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import httpx
+import httpx2
 import openai
 import pytest
 from botocore.auth import SigV4Auth  # pyright: ignore[reportMissingTypeStubs]
@@ -151,7 +151,7 @@ async def test_stream_exception_is_raised_after_the_text_before_it(amazon: FakeS
     assert received == "Hel"
 
 
-async def test_container_refusal_reaches_the_caller(amazon: FakeSageMaker, client: httpx.AsyncClient) -> None:
+async def test_container_refusal_reaches_the_caller(amazon: FakeSageMaker, client: httpx2.AsyncClient) -> None:
     amazon.status, amazon.extra_headers = 424, {"x-amzn-errortype": "ModelError"}
     inner = '{"error":"Input validation error: `inputs` must have less than 1024 tokens","error_type":"validation"}'
     amazon.body = {"ErrorCode": "CLIENT_ERROR_FROM_MODEL", "Message": "x", "OriginalStatusCode": 422, "OriginalMessage": inner}
@@ -178,7 +178,7 @@ async def test_completion_is_served_by_the_generate_route_of_a_container(amazon:
     assert sent.headers["x-amzn-sagemaker-inference-component"] == "ic"
 
 
-async def test_refused_signature_error_reveals_no_secret(amazon: FakeSageMaker, client: httpx.AsyncClient) -> None:
+async def test_refused_signature_error_reveals_no_secret(amazon: FakeSageMaker, client: httpx2.AsyncClient) -> None:
     """The request goes to a provider of its own, whose credential is in cooldown afterwards."""
     amazon.secret = "another"
     answer = await client.post("/v1/chat/completions", json={"model": "refusing", "messages": HI})

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from providers.canonical.chat import Text
@@ -66,7 +66,7 @@ async def strict_llamacpp(request: ReceivedRequest) -> None:
 @pytest.mark.parametrize("name", ["vllm", "llamacpp"])
 @pytest.mark.parametrize("api", REQUESTS)
 async def test_refused_instruction_becomes_text_of_the_user_and_later_ones_too(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, api: str, name: str
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, api: str, name: str
 ):
     engine.script = strict_llamacpp if name == "llamacpp" else strict
     path, fields, reported = REQUESTS[api]
@@ -85,7 +85,7 @@ async def test_refused_instruction_becomes_text_of_the_user_and_later_ones_too(
     assert [request.body["messages"][-1]["content"] for request in engine.requests] == [SAID] * 3
 
 
-async def test_instruction_midway_in_the_engines_own_messages(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_instruction_midway_in_the_engines_own_messages(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = strict
     path, fields, reported = REQUESTS["messages"]
     answer = await client.post(path, json={"model": "template-native", **fields})
@@ -96,14 +96,14 @@ async def test_instruction_midway_in_the_engines_own_messages(client: httpx.Asyn
 
 
 @pytest.mark.parametrize("api", REQUESTS)
-async def test_option_says_it_before_the_first_refusal(client: httpx.AsyncClient, engine: ScriptedEngine, api: str):
+async def test_option_says_it_before_the_first_refusal(client: httpx2.AsyncClient, engine: ScriptedEngine, api: str):
     engine.script = strict
     path, fields, reported = REQUESTS[api]
     answer = await client.post(path, json={"model": f"template-{api}-told", **fields})
     assert answer.status_code == 200 and answer.headers["x-narthex-dropped"] == reported and len(engine.requests) == 1
 
 
-async def test_large_history_is_put_in_order_as_well(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_large_history_is_put_in_order_as_well(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = strict
     turns = [
         message for at in range(2000) for message in ({"role": "user", "content": f"{at} {'x' * 300}"}, {"role": "system", "content": "S"})

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -57,7 +57,7 @@ async def container(service: Service, tmp_path_factory: pytest.TempPathFactory) 
     ids=str,
 )
 async def test_upstream_bytes_after_the_end_of_the_stream_are_not_forwarded(
-    container: SageMakerContainer, service: Service, client: httpx.AsyncClient, trailing_bytes: bytes
+    container: SageMakerContainer, service: Service, client: httpx2.AsyncClient, trailing_bytes: bytes
 ):
     container.trailing_bytes = trailing_bytes
     body = json.dumps({"model": "container", "messages": HI, "stream": True}).encode()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-import httpx
+import httpx2
 import pytest
 import tomli_w
 from cryptography.hazmat.primitives import serialization
@@ -173,7 +173,7 @@ def request_for(file: Path, model: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("file", ["vertex-together"], indirect=True)
-async def test_fifty_concurrent_requests_share_one_token_per_worker(file: Path, cloud: FakeGoogleCloud, client: httpx.AsyncClient):
+async def test_fifty_concurrent_requests_share_one_token_per_worker(file: Path, cloud: FakeGoogleCloud, client: httpx2.AsyncClient):
     answers = await asyncio.gather(
         *(client.post("/v1/messages", json=request_for(file, "claude")) for _ in range(25)),
         *(client.post("/v1/chat/completions", json=request_for(file, "gemini")) for _ in range(25)),
@@ -190,7 +190,7 @@ async def test_fifty_concurrent_requests_share_one_token_per_worker(file: Path, 
 
 
 @pytest.mark.parametrize("file", ["vertex-expiring"], indirect=True)
-async def test_expiring_token_is_refreshed_before_it_is_refused(file: Path, cloud: FakeGoogleCloud, client: httpx.AsyncClient):
+async def test_expiring_token_is_refreshed_before_it_is_refused(file: Path, cloud: FakeGoogleCloud, client: httpx2.AsyncClient):
     cloud.token_lifetime_s = 1.0
     assert await statuses(client, file) == [200] * 10
     await asyncio.sleep(1.05 + EXPIRY_TOLERANCE_S)
@@ -200,7 +200,7 @@ async def test_expiring_token_is_refreshed_before_it_is_refused(file: Path, clou
 
 @pytest.mark.parametrize("file", ["vertex-replaced"], indirect=True)
 async def test_replaced_key_file_works_at_once_and_refused_credentials_are_not_leaked(
-    file: Path, cloud: FakeGoogleCloud, client: httpx.AsyncClient
+    file: Path, cloud: FakeGoogleCloud, client: httpx2.AsyncClient
 ):
     assert (await client.post("/v1/messages", json=request_for(file, "claude"))).status_code == 200
     successor = ServiceAccount("successor@a-project.iam.gserviceaccount.com")
@@ -212,6 +212,6 @@ async def test_replaced_key_file_works_at_once_and_refused_credentials_are_not_l
     assert await statuses(client, file) == [200] * 10
 
 
-async def statuses(client: httpx.AsyncClient, file: Path) -> list[int]:
+async def statuses(client: httpx2.AsyncClient, file: Path) -> list[int]:
     answers = await asyncio.gather(*(client.post("/v1/messages", json=request_for(file, "claude")) for _ in range(10)))
     return [answer.status_code for answer in answers]

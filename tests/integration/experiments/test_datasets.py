@@ -6,7 +6,7 @@ import json
 import uuid
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.formats.parquet_lines import can_write
@@ -62,7 +62,7 @@ def unique(prefix: str = "ds") -> str:
     return f"{prefix}-{uuid.uuid4().hex[:10]}"
 
 
-async def send(client: httpx.AsyncClient, path: str, body: dict[str, Any], tag: str, **headers: str) -> str:
+async def send(client: httpx2.AsyncClient, path: str, body: dict[str, Any], tag: str, **headers: str) -> str:
     tags = {"x-narthex-tags": json.dumps({"ds": tag})}
     response = await client.post(path, json=body, headers={**tags, **headers})
     assert response.status_code == 200, response.text
@@ -104,7 +104,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-async def test_requests_of_every_api_become_lines_for_training(service: Service, client: httpx.AsyncClient):
+async def test_requests_of_every_api_become_lines_for_training(service: Service, client: httpx2.AsyncClient):
     tag, name = unique(), unique()
     ids: dict[str, str] = {}
     for kind, (path, body) in REQUESTS.items():
@@ -138,7 +138,7 @@ async def test_requests_of_every_api_become_lines_for_training(service: Service,
         assert (shown["request"], shown["content_hidden"]) == ({"prompt": "Once"}, False)
 
 
-async def test_preference_pairs_of_demonstrations_and_functions_as_they_were_rendered(service: Service, client: httpx.AsyncClient):
+async def test_preference_pairs_of_demonstrations_and_functions_as_they_were_rendered(service: Service, client: httpx2.AsyncClient):
     tag, name = unique(), unique()
     body = {"model": "ds-answer", "messages": [{"role": "user", "content": "Hi"}], "narthex::input": {"system": {"name": "Ada"}}}
     id = await send(client, "/v1/chat/completions", body, tag)
@@ -191,7 +191,7 @@ async def test_masked_content_stays_masked_and_what_is_not_kept_is_refused(servi
         assert "content: none" in refused.json()["error"]["message"]
 
 
-async def test_bad_input_is_refused_with_the_reason(service: Service, client: httpx.AsyncClient):
+async def test_bad_input_is_refused_with_the_reason(service: Service, client: httpx2.AsyncClient):
     tag, name = unique(), unique()
     await service.wait_for_record(
         await send(client, "/v1/chat/completions", {"model": "ds-model", "messages": [{"role": "user", "content": "Hi"}]}, tag)
@@ -225,7 +225,7 @@ async def test_bad_input_is_refused_with_the_reason(service: Service, client: ht
         assert (again.status_code, again.json()["versions"]) == (201, 0), "its name is free"
 
 
-async def test_commands_create_show_export_and_delete(service: Service, client: httpx.AsyncClient, tmp_path: Any):
+async def test_commands_create_show_export_and_delete(service: Service, client: httpx2.AsyncClient, tmp_path: Any):
     tag, name = unique(), unique()
     body = {"model": "ds-model", "messages": [{"role": "user", "content": "Hi"}]}
     for id in [await send(client, "/v1/chat/completions", body, tag) for _ in range(12)]:

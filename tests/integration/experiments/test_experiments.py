@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.experiment_unit import draw_enrolment, episode_unit, value_unit
@@ -85,7 +85,7 @@ async def experiments(service: Service, engines: tuple[ScriptedEngine, ScriptedE
     await wait_until(has_begun, 120)
 
 
-async def chat(client: httpx.AsyncClient, model: str, headers: Mapping[str, str] | None = None, **more: Any) -> httpx.Response:
+async def chat(client: httpx2.AsyncClient, model: str, headers: Mapping[str, str] | None = None, **more: Any) -> httpx2.Response:
     answer = await client.post(CHAT, json={"model": model, "messages": HI, **more}, headers=headers or {})
     assert answer.status_code == 200, answer.text
     return answer

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.postgres.database import connect
@@ -32,7 +32,7 @@ minimum_units = 1000
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -46,7 +46,7 @@ async def count_units(service: Service, name: str, arm: str, units: int, helped:
     await add_units(database_url(service), name, arm, units, {"guardhelpful": helped, "error": errors}, version=version)
 
 
-async def post(admin: httpx.AsyncClient, path: str, body: Any, **params: str) -> httpx.Response:
+async def post(admin: httpx2.AsyncClient, path: str, body: Any, **params: str) -> httpx2.Response:
     return await admin.post(f"/admin/v1/experiments/{path}", json=body, headers={"if-match": "*"}, params=params)
 
 
@@ -77,7 +77,7 @@ async def end_windows(service: Service, experiment: str) -> None:
 
 
 async def test_arm_whose_engine_fails_is_stopped_by_what_its_requests_recorded(
-    service: Service, admin: httpx.AsyncClient, client: httpx.AsyncClient, engine: ScriptedEngine
+    service: Service, admin: httpx2.AsyncClient, client: httpx2.AsyncClient, engine: ScriptedEngine
 ) -> None:
     """The other arm answers, so callers notice nothing. tests/long waits for the windows, too.
 
@@ -111,11 +111,11 @@ async def test_arm_whose_engine_fails_is_stopped_by_what_its_requests_recorded(
     assert test["metric"] == "error" and test["fails_outright"] and test["e_value"] >= test["needed"]
 
 
-async def kinds(admin: httpx.AsyncClient, name: str) -> list[str]:
+async def kinds(admin: httpx2.AsyncClient, name: str) -> list[str]:
     return [each["kind"] for each in (await admin.get(f"/admin/v1/experiments/{name}/log")).json()["data"]]
 
 
-async def test_writer_stops_a_failing_arm_and_a_person_puts_it_back(service: Service, admin: httpx.AsyncClient) -> None:
+async def test_writer_stops_a_failing_arm_and_a_person_puts_it_back(service: Service, admin: httpx2.AsyncClient) -> None:
     await start(service, "guardstop", 1)
     await count_units(service, "guardstop", "guard-b", 200, 0, 200)
     await count_units(service, "guardstop", "guard-a", 200, 100, 0)
@@ -147,7 +147,7 @@ async def test_writer_stops_a_failing_arm_and_a_person_puts_it_back(service: Ser
     assert (await kinds(admin, "guardstop")) == ["put_back", "stopped"]
 
 
-async def test_arm_is_promoted_only_once_all_conditions_are_met(service: Service, admin: httpx.AsyncClient) -> None:
+async def test_arm_is_promoted_only_once_all_conditions_are_met(service: Service, admin: httpx2.AsyncClient) -> None:
     service.apply(CONFIGURATION.replace("NAME", "guardpromote"))
     young = (await post(admin, "guardpromote/promote", {"arm": "guard-b"})).json()["error"]["message"]
     assert "is not in force yet; `narthex experiments show guardpromote` says from when it is" in young
@@ -194,7 +194,7 @@ async def test_arm_is_promoted_only_once_all_conditions_are_met(service: Service
     assert service.apply(in_force).strip() == "Nothing to change."
 
 
-async def test_arm_is_promoted_against_the_conditions_with_a_reason(service: Service, admin: httpx.AsyncClient) -> None:
+async def test_arm_is_promoted_against_the_conditions_with_a_reason(service: Service, admin: httpx2.AsyncClient) -> None:
     await start(service, "guardforce", 1)
     forced = service.run("experiments", "promote", "guardforce", "guard-b", "--force", "--yes")
     assert forced.returncode == 2 and "--force needs --reason" in forced.stderr

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.keys.key_format import public_prefix
@@ -141,7 +141,7 @@ class Replayer:
         await self.service.wait_for_record(id)
         return id
 
-    async def replay(self, admin: httpx.AsyncClient, **order: Any) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    async def replay(self, admin: httpx2.AsyncClient, **order: Any) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """The replay when it has ended, and its items by their originals."""
         response = await admin.post(REPLAYS, json={"model": "routes-new", "key": self.public, "filter": {"key": self.public}, **order})
         assert response.status_code == 201, response.text

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.keys.key_format import public_prefix
@@ -136,12 +136,12 @@ class World:
             await self.service.wait_for_record(id)
         return ids
 
-    async def start(self, admin: httpx.AsyncClient, **order: Any) -> dict[str, Any]:
+    async def start(self, admin: httpx2.AsyncClient, **order: Any) -> dict[str, Any]:
         response = await admin.post(REPLAYS, json={"model": "replay-new", **order})
         assert response.status_code == 201, response.text
         return response.json()
 
-    async def end_of(self, admin: httpx.AsyncClient, id: str) -> dict[str, Any]:
+    async def end_of(self, admin: httpx2.AsyncClient, id: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
 
         async def has_ended() -> bool:
@@ -152,7 +152,7 @@ class World:
         await wait_until(has_ended, 120, interval_s=0.2)
         return found
 
-    async def items(self, admin: httpx.AsyncClient, id: str) -> list[dict[str, Any]]:
+    async def items(self, admin: httpx2.AsyncClient, id: str) -> list[dict[str, Any]]:
         return (await admin.get(f"{REPLAYS}/{id}/items", params={"limit": 1000})).json()["data"]
 
 
@@ -322,7 +322,7 @@ async def test_what_a_process_had_reserved_when_it_ended_counts_within_the_cap(w
         assert ended["spent_usd"] == pytest.approx(0.0097) and ended["reserved_usd"] == 0
 
 
-async def _cancelled_after_one(world: World, admin: httpx.AsyncClient, **order: Any) -> str:
+async def _cancelled_after_one(world: World, admin: httpx2.AsyncClient, **order: Any) -> str:
     world.gate.clear()
     try:
         id = (await world.start(admin, concurrency=1, **order))["id"]
@@ -349,10 +349,10 @@ async def _leave_running(database: str, id: str, tries: Mapping[int, int], *, re
         await fetch(database, query, id, number, count, reserved_microusd)
 
 
-async def _is_ready(admin: httpx.AsyncClient) -> bool:
+async def _is_ready(admin: httpx2.AsyncClient) -> bool:
     try:
         return (await admin.get("/health/ready")).status_code == 200
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         return False
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.callers import NO_KEY
@@ -80,12 +80,12 @@ def configured(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine])
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as admin:
         yield admin
 
 
-async def chat(client: httpx.AsyncClient, model: str, **more: Any) -> str:
+async def chat(client: httpx2.AsyncClient, model: str, **more: Any) -> str:
     """The id of an inference that was answered."""
     answer = await client.post(CHAT, json={"model": model, "messages": HI, **more})
     assert answer.status_code == 200, answer.text
@@ -93,7 +93,7 @@ async def chat(client: httpx.AsyncClient, model: str, **more: Any) -> str:
     return answer.headers["x-narthex-inference-id"]
 
 
-async def shadow_of(admin: httpx.AsyncClient, id: str) -> dict[str, Any]:
+async def shadow_of(admin: httpx2.AsyncClient, id: str) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
 
     async def is_recorded() -> bool:
@@ -105,13 +105,13 @@ async def shadow_of(admin: httpx.AsyncClient, id: str) -> dict[str, Any]:
     return shadow
 
 
-async def drops(admin: httpx.AsyncClient, name: str) -> dict[str, float]:
+async def drops(admin: httpx2.AsyncClient, name: str) -> dict[str, float]:
     """Returns how many shadows were dropped, by reason."""
     page = (await admin.get("/metrics")).text
     return {each[1]: float(each[2]) for each in re.finditer(rf'dropped_total{{reason="(\w+)",shadow="{name}"}} (\S+)', page)}
 
 
-async def wait_for_drops(admin: httpx.AsyncClient, name: str, reason: str, before: dict[str, float], more: int = 1) -> None:
+async def wait_for_drops(admin: httpx2.AsyncClient, name: str, reason: str, before: dict[str, float], more: int = 1) -> None:
     async def are_counted() -> bool:
         return (await drops(admin, name)).get(reason, 0) >= before.get(reason, 0) + more
 
@@ -120,7 +120,7 @@ async def wait_for_drops(admin: httpx.AsyncClient, name: str, reason: str, befor
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
 async def test_original_is_answered_while_its_shadow_hangs(
-    caller: Caller, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient, *, streamed: bool
+    caller: Caller, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx2.AsyncClient, *, streamed: bool
 ):
     held, opened = asyncio.Event(), asyncio.Event()
     answer = stream_script(*HELLO) if streamed else ReceivedRequest.respond_completion
@@ -148,7 +148,7 @@ async def test_original_is_answered_while_its_shadow_hangs(
 
 
 async def test_a_stream_that_is_longer_by_one_large_block_is_not_the_same(
-    service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+    service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx2.AsyncClient
 ):
     engine.script = stream_script(*HELLO)
     second_engine.script = stream_script(*HELLO[:3], chunk({"content": "x" * 60_000}), *HELLO[3:])
@@ -158,7 +158,7 @@ async def test_a_stream_that_is_longer_by_one_large_block_is_not_the_same(
 
 
 async def test_shadow_is_recorded_with_its_original_and_charged_to_its_team(
-    service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+    service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx2.AsyncClient
 ):
     async def differ(request: ReceivedRequest) -> None:
         await request.respond_completion("Good day.")
@@ -196,7 +196,7 @@ async def test_shadow_is_recorded_with_its_original_and_charged_to_its_team(
 
 
 async def test_later_turn_and_failed_shadow_are_recorded_as_such(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx2.AsyncClient
 ):
     async def fail(request: ReceivedRequest) -> None:
         await request.respond(500, b'{"error": {"message": "broken"}}')
@@ -209,7 +209,7 @@ async def test_later_turn_and_failed_shadow_are_recorded_as_such(
 
 
 async def test_failed_original_is_answered_again(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx2.AsyncClient
 ):
     async def fail(request: ReceivedRequest) -> None:
         await request.respond(500, b'{"error": {"message": "broken"}}')
@@ -222,7 +222,7 @@ async def test_failed_original_is_answered_again(
 
 
 async def test_variant_of_a_function_answers_again_with_its_own_prompt(
-    service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+    service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx2.AsyncClient
 ):
     only_the_function = ("keys", "create", "--team", "shw-callers", "--model", "shw-task", "--quiet")
     key = service.run(*only_the_function).stdout.strip()
@@ -250,7 +250,7 @@ async def test_request_is_not_answered_again_where_that_is_not_allowed(
     service: Service,
     engine: ScriptedEngine,
     second_engine: ScriptedEngine,
-    admin: httpx.AsyncClient,
+    admin: httpx2.AsyncClient,
     reason: str,
     options: tuple[str, ...],
     fields: dict[str, Any],
@@ -266,7 +266,7 @@ async def test_request_is_not_answered_again_where_that_is_not_allowed(
 
 
 async def test_no_more_run_at_once_than_configured_over_all_workers(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx2.AsyncClient
 ):
     gate, before = Gate(), await drops(admin, "shw-narrow")
     second_engine.script = gate.script
@@ -286,7 +286,7 @@ async def test_no_more_run_at_once_than_configured_over_all_workers(
 
 
 async def test_budget_of_a_day_is_kept_and_the_originals_are_answered(
-    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+    client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx2.AsyncClient
 ):
     before = await drops(admin, "shw-poor")
     for _ in range(8):  # each reserves 0.064 of 0.1 dollars, and costs 0.014
@@ -303,7 +303,7 @@ async def test_budget_of_a_day_is_kept_and_the_originals_are_answered(
 
 
 async def test_bound_in_dollars_without_a_price_is_warned_of_and_sends_nothing(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx2.AsyncClient
 ):
     shadow = 'shadow = { to = "shw-unpriced", team = "shw-lab", share = 1, usd_per_day = 5 }'
     file = f'[models.shw-bound]\ntargets = [{{ provider = "shw-first", model = "m" }}]\n{shadow}'
@@ -322,7 +322,7 @@ async def test_bound_in_dollars_without_a_price_is_warned_of_and_sends_nothing(
     assert second_engine.requests == []
 
 
-async def test_share_of_zero_sends_nothing(client: httpx.AsyncClient, second_engine: ScriptedEngine, engine: ScriptedEngine):
+async def test_share_of_zero_sends_nothing(client: httpx2.AsyncClient, second_engine: ScriptedEngine, engine: ScriptedEngine):
     for _ in range(5):
         await chat(client, "shw-never")
     await asyncio.sleep(0.3)
@@ -342,7 +342,7 @@ def test_shadow_is_shown_and_held_to_what_exists(service: Service):
 
 
 async def test_results_are_differences_within_pairs(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx2.AsyncClient
 ):
     async def differ(request: ReceivedRequest) -> None:
         if request.body["messages"][-1]["content"] == "Fail.":

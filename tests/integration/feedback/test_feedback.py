@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -40,13 +40,13 @@ async def events(service: Service, feedback_id: str, *, count: int = 1, matched:
     return found
 
 
-async def send(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+async def send(client: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
     response = await client.post("/v1/feedback", json=body)
     assert response.status_code == 201, response.text
     return response.json()
 
 
-async def refused(response: httpx.Response, status: int = 400) -> dict[str, Any]:
+async def refused(response: httpx2.Response, status: int = 400) -> dict[str, Any]:
     assert response.status_code == status, response.text
     error = response.json()["error"]
     assert error["type"] == {409: "conflict", 429: "rate_limit_exceeded"}.get(status, "invalid_request_error")
@@ -54,7 +54,7 @@ async def refused(response: httpx.Response, status: int = 400) -> dict[str, Any]
 
 
 async def test_ids_of_every_api_are_taken(
-    service: Service, client: httpx.AsyncClient, sdk: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic
+    service: Service, client: httpx2.AsyncClient, sdk: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic
 ):
     chat = await sdk.chat.completions.create(model="sandbox", messages=[{"role": "user", "content": "hi"}], max_tokens=4)
     response = await sdk.responses.create(model="sandbox", input="hi", max_output_tokens=16)
@@ -73,7 +73,7 @@ async def test_ids_of_every_api_are_taken(
         assert json.loads(row["tags"]) == {"app": "tests"}
 
 
-async def test_feedback_comes_before_its_inference_and_by_a_callers_own_name_of_the_episode(service: Service, client: httpx.AsyncClient):
+async def test_feedback_comes_before_its_inference_and_by_a_callers_own_name_of_the_episode(service: Service, client: httpx2.AsyncClient):
     name = f"conversation {time.time_ns()}"
     sent = await send(client, metric=SCORE, episode_id=name, value=0.75)
     [early] = await events(service, sent["id"])
@@ -86,7 +86,7 @@ async def test_feedback_comes_before_its_inference_and_by_a_callers_own_name_of_
     assert (late["number"], late["model"]) == (0.75, "sandbox")
 
 
-async def test_feedback_is_corrected_and_withdrawn(service: Service, client: httpx.AsyncClient):
+async def test_feedback_is_corrected_and_withdrawn(service: Service, client: httpx2.AsyncClient):
     target = uuid7.mint()
     sent = await send(client, metric=HELPFUL, inference_id=target, value=True)
     path = f"/v1/feedback/{sent['id']}"
@@ -102,7 +102,7 @@ async def test_feedback_is_corrected_and_withdrawn(service: Service, client: htt
         assert "UUIDv7" in (await refused(response))["message"]
 
 
-async def test_repetition_with_the_same_key_is_stored_once(service: Service, client: httpx.AsyncClient):
+async def test_repetition_with_the_same_key_is_stored_once(service: Service, client: httpx2.AsyncClient):
     target, key = uuid7.mint(), f"rating {time.time_ns()}"
     body = {"metric": HELPFUL, "inference_id": target, "value": True}
     ids = {(await send(client, **body, id=key))["id"] for _ in range(5)}
@@ -116,7 +116,7 @@ async def test_repetition_with_the_same_key_is_stored_once(service: Service, cli
     assert (first["is_current"], newer["is_current"]) == (False, True)
 
 
-async def test_other_feedback_with_the_same_id_is_refused_and_says_what_differs(service: Service, client: httpx.AsyncClient):
+async def test_other_feedback_with_the_same_id_is_refused_and_says_what_differs(service: Service, client: httpx2.AsyncClient):
     target, other, key = uuid7.mint(), uuid7.mint(), f"rating {time.time_ns()}"
     body = {"metric": HELPFUL, "inference_id": target, "value": True, "id": key}
     id = (await send(client, **body))["id"]
@@ -149,7 +149,7 @@ async def test_other_feedback_with_the_same_id_is_refused_and_says_what_differs(
     assert (row["value"], row["is_current"]) == ("true", False)  # the third line of the batch counts
 
 
-async def test_batch_reports_each_line_and_loses_none(service: Service, client: httpx.AsyncClient):
+async def test_batch_reports_each_line_and_loses_none(service: Service, client: httpx2.AsyncClient):
     target = uuid7.mint()
     good = {"metric": HELPFUL, "inference_id": target, "value": True}
     comment = {"metric": "comment", "inference_id": target, "value": "Zwei Zeilen:\neins"}
@@ -173,7 +173,7 @@ async def test_batch_reports_each_line_and_loses_none(service: Service, client: 
     await refused(await client.post("/v1/feedback/batch", content=b"x" * (4 * 1024 * 1024 + 1)), 413)
 
 
-async def test_errors_have_openais_shape_and_name_what_is_right(client: httpx.AsyncClient):
+async def test_errors_have_openais_shape_and_name_what_is_right(client: httpx2.AsyncClient):
     error = await refused(await client.post("/v1/feedback", json={"metric": HELPFUL, "episode_id": uuid7.mint(), "value": True}))
     assert error["message"] == f"{HELPFUL} is a boolean of an inference: send `inference_id`."
     assert (error["code"], error["param"]) == ("wrong_level", "episode_id")
@@ -184,7 +184,7 @@ async def test_errors_have_openais_shape_and_name_what_is_right(client: httpx.As
     assert (await client.post("/v1/feedback", json={}, headers={"authorization": "Bearer nx-0"})).status_code == 401
 
 
-async def test_metrics_count_what_is_accepted_and_refused(service: Service, client: httpx.AsyncClient):
+async def test_metrics_count_what_is_accepted_and_refused(service: Service, client: httpx2.AsyncClient):
     async def count(line: str) -> float:
         page = (await client.get("/metrics")).text
         return sum(float(each.rpartition(" ")[2]) for each in page.splitlines() if each.startswith(line))
@@ -200,7 +200,7 @@ async def test_metrics_count_what_is_accepted_and_refused(service: Service, clie
     await wait_until(are_counted)
 
 
-async def test_another_teams_correction_is_not_shown_under_a_feedback(service: Service, client: httpx.AsyncClient):
+async def test_another_teams_correction_is_not_shown_under_a_feedback(service: Service, client: httpx2.AsyncClient):
     """A feedback is by team and id: what others send with its id is their own."""
     other_team = f"feedback-others-{time.time_ns()}"
     key = service.run("keys", "create", "--team", other_team, "--quiet").stdout.strip()

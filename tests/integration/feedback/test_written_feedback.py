@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain import uuid7
@@ -31,7 +31,7 @@ async def sent(service: Service) -> dict[str, Any]:
     return {"id": record["id"], "episode_id": record["episode_id"], "key": "-".join(key.split("-")[:2])}
 
 
-async def current(admin: httpx.AsyncClient, count: int, **filters: str) -> list[dict[str, Any]]:
+async def current(admin: httpx2.AsyncClient, count: int, **filters: str) -> list[dict[str, Any]]:
     """The feedback that counts, the newest first, once there are so many."""
     found: list[dict[str, Any]] = []
 
@@ -93,7 +93,7 @@ async def test_what_does_not_fit_is_refused_by_its_field(service: Service, sent:
 async def test_it_takes_a_role_in_the_team(service: Service, sent: dict[str, Any]):
     async with service.admin_client() as admin, service.keyless_client() as client:
 
-        async def write(role: str, team: str) -> httpx.Response:
+        async def write(role: str, team: str) -> httpx2.Response:
             name = f"{team}/written-{role}"
             account = {"name": name, "roles": [{"role": role, "team": team}]}
             assert (await admin.post("/admin/v1/service-accounts", json=account)).status_code == 201

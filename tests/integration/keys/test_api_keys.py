@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.api.callers.authentication import authenticate
@@ -37,7 +37,7 @@ HI: Any = {"model": "sandbox", "max_tokens": 1, "messages": [{"role": "user", "c
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -76,7 +76,7 @@ async def wait_until_forgotten(cache: SnapshotCache, hash: bytes) -> None:
 # --- over HTTP
 
 
-async def test_key_secret_is_shown_once_and_its_metadata_until_revoked(service: Service, admin: httpx.AsyncClient):
+async def test_key_secret_is_shown_once_and_its_metadata_until_revoked(service: Service, admin: httpx2.AsyncClient):
     ends = datetime.now(UTC) + timedelta(days=1)
     body = {"team": "shown once", "name": "n", "models": ["sandbox*"], "networks": ["127.0.0.0/8"], "expires_at": ends.isoformat()}
     made = await admin.post("/admin/v1/keys", json=body)
@@ -95,7 +95,7 @@ async def test_key_secret_is_shown_once_and_its_metadata_until_revoked(service: 
         assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found_error")
 
 
-async def test_keys_are_listed_in_pages(admin: httpx.AsyncClient, service: Service):
+async def test_keys_are_listed_in_pages(admin: httpx2.AsyncClient, service: Service):
     made = [(await keys.create_key(database_url(service), "in pages"))[:15] for _ in range(3)]
     first = (await admin.get("/admin/v1/keys", params={"team": "in pages", "limit": 2})).json()
     rest = (await admin.get("/admin/v1/keys", params={"team": "in pages", "limit": 2, "after": first["next"]})).json()
@@ -106,7 +106,7 @@ async def test_keys_are_listed_in_pages(admin: httpx.AsyncClient, service: Servi
     assert [row["prefix"] for row in page["keys"]] == [made[1]] and page["next"]
 
 
-async def test_key_route_and_network_restrictions_apply_and_changes_reach_all_workers(service: Service, admin: httpx.AsyncClient):
+async def test_key_route_and_network_restrictions_apply_and_changes_reach_all_workers(service: Service, admin: httpx2.AsyncClient):
     made = (await admin.post("/admin/v1/keys", json={"team": "restricted", "routes": ["/v1/models*"]})).json()
     path = f"/admin/v1/keys/{made['prefix']}"
     async with connections(service, 6, made["key"]) as callers:
@@ -154,7 +154,7 @@ async def test_duplicate_key_headers_are_refused(service: Service):
             assert (answer.status_code, "several times" in answer.text or "2 times" in answer.text) == (400, True), answer.text
 
 
-async def create_and_rotate(admin: httpx.AsyncClient, overlap_s: float) -> tuple[dict[str, Any], dict[str, Any]]:
+async def create_and_rotate(admin: httpx2.AsyncClient, overlap_s: float) -> tuple[dict[str, Any], dict[str, Any]]:
     """The old key and the new one."""
     old = (await admin.post("/admin/v1/keys", json={"team": "rotated", "name": "n", "routes": ["/v1/models*"]})).json()
     new = await admin.post(f"/admin/v1/keys/{old['prefix']}/rotate", json={"overlap_s": overlap_s})
@@ -164,7 +164,7 @@ async def create_and_rotate(admin: httpx.AsyncClient, overlap_s: float) -> tuple
     return old, new.json()
 
 
-async def test_rotated_key_works_during_the_overlap(service: Service, admin: httpx.AsyncClient):
+async def test_rotated_key_works_during_the_overlap(service: Service, admin: httpx2.AsyncClient):
     old, new = await create_and_rotate(admin, overlap_s=3600)
     async with connections(service, 6, old["key"]) as olds, connections(service, 6, new["key"]) as news:
         for caller in (*olds, *news):
@@ -172,7 +172,7 @@ async def test_rotated_key_works_during_the_overlap(service: Service, admin: htt
             assert (await caller.post(CHAT, json=HI)).status_code == 403, "the new key may do what the old one may"
 
 
-async def test_rotated_key_expires_at_the_end_of_the_overlap(service: Service, admin: httpx.AsyncClient):
+async def test_rotated_key_expires_at_the_end_of_the_overlap(service: Service, admin: httpx2.AsyncClient):
     old, new = await create_and_rotate(admin, overlap_s=1)
     async with connections(service, 6, old["key"]) as olds, connections(service, 6, new["key"]) as news:
 
@@ -204,14 +204,14 @@ async def test_rotated_key_expires_at_the_end_of_the_overlap(service: Service, a
         (b'{"team": "t", "expires_at": "9999-12-31T23:59:59-12:00"}', "expires_at"),
     ],
 )
-async def test_invalid_key_creation_is_refused(admin: httpx.AsyncClient, body: bytes, param: str | None):
+async def test_invalid_key_creation_is_refused(admin: httpx2.AsyncClient, body: bytes, param: str | None):
     answer = await admin.post("/admin/v1/keys", content=body)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param), error
     assert param != "content" or "full, masked, redacted, none" in error["message"]
 
 
-async def test_teams_are_listed_and_changed_by_admins_only(service: Service, admin: httpx.AsyncClient, client: httpx.AsyncClient):
+async def test_teams_are_listed_and_changed_by_admins_only(service: Service, admin: httpx2.AsyncClient, client: httpx2.AsyncClient):
     assert (await client.get("/admin/v1/teams")).status_code == (await client.post("/admin/v1/keys", json={})).status_code == 403
     changed = await admin.put("/admin/v1/teams/a%2Fb", json={"content": "none"})
     assert (changed.status_code, changed.json()["name"], changed.json()["content"]) == (201, "a/b", "none")

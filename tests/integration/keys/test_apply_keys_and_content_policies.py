@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.callers import ContentPolicy
@@ -256,7 +256,7 @@ async def test_apply_returns_once_every_worker_serves_the_model(service: Service
             assert {answer.status_code for answer in answers} == {200}
 
 
-async def test_inference_record_names_the_exact_configuration_snapshot(service: Service, client: httpx.AsyncClient):
+async def test_inference_record_names_the_exact_configuration_snapshot(service: Service, client: httpx2.AsyncClient):
     rows: list[dict[str, Any]] = []
     for weight in (1, 2):
         traced = f'[models.traced]\ntargets = [{{ provider = "sandbox", model = "sandbox", weight = {weight} }}]'
@@ -353,7 +353,7 @@ async def test_invalid_admin_query_parameter_is_refused_by_name(service: Service
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error") and message in answer.text
 
 
-async def test_episode_inferences_are_paginated(service: Service, client: httpx.AsyncClient):
+async def test_episode_inferences_are_paginated(service: Service, client: httpx2.AsyncClient):
     episode = ""
     ids: list[str] = []
     for _ in range(3):
@@ -368,7 +368,7 @@ async def test_episode_inferences_are_paginated(service: Service, client: httpx.
     assert [row["id"] for row in [*first["inferences"], *rest["inferences"]]] == ids and rest["next"] is None
 
 
-async def test_episode_of_another_teams_id_is_an_episode_of_its_own(service: Service, client: httpx.AsyncClient):
+async def test_episode_of_another_teams_id_is_an_episode_of_its_own(service: Service, client: httpx2.AsyncClient):
     body = {"model": "sandbox", "messages": HI, "max_tokens": 1}
     mine = (await client.post(CHAT, json=body)).json()
     other_key = (await command(service, "keys", "create", "--team", "borrowers", "--quiet")).strip()
@@ -611,11 +611,11 @@ async def send_text(service: Service, key: str, text: str, status: int = 200) ->
     return answer.headers["x-narthex-inference-id"]
 
 
-async def statuses(callers: list[httpx.AsyncClient]) -> set[int]:
+async def statuses(callers: list[httpx2.AsyncClient]) -> set[int]:
     return {answer.status_code for answer in await asyncio.gather(*(caller.get("/v1/models") for caller in callers))}
 
 
-async def wait_for_statuses(callers: list[httpx.AsyncClient], expected: set[int]) -> None:
+async def wait_for_statuses(callers: list[httpx2.AsyncClient], expected: set[int]) -> None:
     async def have_statuses() -> bool:
         return await statuses(callers) == expected
 

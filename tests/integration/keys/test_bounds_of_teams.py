@@ -2,7 +2,7 @@
 
 import uuid
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.errors import BoundReached
@@ -18,7 +18,7 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
-def ok(answer: httpx.Response, status: int = 200) -> httpx.Response:
+def ok(answer: httpx2.Response, status: int = 200) -> httpx2.Response:
     assert answer.status_code == status, answer.text
     return answer
 

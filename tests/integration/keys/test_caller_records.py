@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any
 
-import httpx
+import httpx2
 
 from app.domain import uuid7
 from tests.support.processes.service import Service
@@ -14,7 +14,7 @@ CHAT = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
 _HIDDEN = {"endpoint", "attempts", "snapshot", "key_id", "team_id"}
 
 
-async def wait_for_own_record(client: httpx.AsyncClient, id: str) -> Any:
+async def wait_for_own_record(client: httpx2.AsyncClient, id: str) -> Any:
     found: list[Any] = []
 
     async def is_there() -> bool:

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -40,7 +40,7 @@ def configured(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine])
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -50,27 +50,27 @@ def team() -> str:
     return f"rotated-{uuid.uuid4().hex[:12]}"
 
 
-def ok(answer: httpx.Response, status: int = 200) -> Any:
+def ok(answer: httpx2.Response, status: int = 200) -> Any:
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-def as_key(service: Service, key: str) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {key}"}, timeout=60)
+def as_key(service: Service, key: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {key}"}, timeout=60)
 
 
-async def chat(client: httpx.AsyncClient, **more: Any) -> httpx.Response:
+async def chat(client: httpx2.AsyncClient, **more: Any) -> httpx2.Response:
     return await client.post("/v1/chat/completions", json={"model": "rotated-priced", "messages": HI, "max_tokens": 5, **more})
 
 
-async def left(client: httpx.AsyncClient) -> dict[str, float]:
+async def left(client: httpx2.AsyncClient) -> dict[str, float]:
     """Returns what each rule leaves a caller, by the names of the rules."""
     rules = ok(await client.get("/v1/limits", params={"model": "rotated-priced"}))["data"]
     return {each["rule"]: each["remaining"] for each in rules}
 
 
 async def test_a_rotated_key_goes_on_with_what_was_spent_and_shares_it_during_the_overlap(
-    service: Service, admin: httpx.AsyncClient, team: str, engine: ScriptedEngine
+    service: Service, admin: httpx2.AsyncClient, team: str, engine: ScriptedEngine
 ) -> None:
     limits = [{"resource": resource, "per": per, "amount": amount} for resource, per, amount in KINDS]
     old = ok(await admin.post(KEYS, json={"team": team, "limits": limits}), 201)
@@ -93,7 +93,7 @@ async def test_a_rotated_key_goes_on_with_what_was_spent_and_shares_it_during_th
                 assert await left(third) == both
 
 
-async def test_rules_of_a_key_are_not_left_behind_nor_doubled_when_it_is_rotated(admin: httpx.AsyncClient, team: str) -> None:
+async def test_rules_of_a_key_are_not_left_behind_nor_doubled_when_it_is_rotated(admin: httpx2.AsyncClient, team: str) -> None:
     body = {"team": team, "budget": {"amount_usd": 5}}
     old = ok(await admin.post(KEYS, json=body), 201)
     new = ok(await admin.post(f"{KEYS}/{old['prefix']}/rotate", json={"overlap_s": 60}), 201)
@@ -107,7 +107,7 @@ async def test_rules_of_a_key_are_not_left_behind_nor_doubled_when_it_is_rotated
 
 
 async def test_a_rule_or_override_that_names_the_new_key_holds_for_the_old_one(
-    service: Service, admin: httpx.AsyncClient, team: str, engine: ScriptedEngine
+    service: Service, admin: httpx2.AsyncClient, team: str, engine: ScriptedEngine
 ) -> None:
     old = ok(await admin.post(KEYS, json={"team": team}), 201)
     new = ok(await admin.post(f"{KEYS}/{old['prefix']}/rotate", json={"overlap_s": 3600}), 201)
@@ -126,7 +126,7 @@ async def test_a_rule_or_override_that_names_the_new_key_holds_for_the_old_one(
         assert await left(first) == await left(second) == {f"{team}-named": 1, f"{team}-each": 7}
 
 
-async def test_of_a_key_there_is_one_rotation_at_a_time(admin: httpx.AsyncClient, team: str) -> None:
+async def test_of_a_key_there_is_one_rotation_at_a_time(admin: httpx2.AsyncClient, team: str) -> None:
     old = ok(await admin.post(KEYS, json={"team": team}), 201)
     path = f"{KEYS}/{old['prefix']}/rotate"
     answers = await asyncio.gather(*(admin.post(path, json={"overlap_s": 3600}) for _ in range(4)))
@@ -141,7 +141,7 @@ async def test_of_a_key_there_is_one_rotation_at_a_time(admin: httpx.AsyncClient
 
 
 async def test_budgets_and_the_ledger_count_a_rotated_key_as_its_first(
-    service: Service, admin: httpx.AsyncClient, team: str, engine: ScriptedEngine
+    service: Service, admin: httpx2.AsyncClient, team: str, engine: ScriptedEngine
 ) -> None:
     old = ok(await admin.post(KEYS, json={"team": team, "budget": {"amount_usd": 50}}), 201)
     name = old["limits"][0]["name"]
@@ -168,11 +168,11 @@ Act = Callable[["Editor"], Awaitable[None]]
 class Editor(NamedTuple):
     """An editor of a team, who holds `key` and replaces it as acts make new ones: what can a chain of acts gain?"""
 
-    client: httpx.AsyncClient
+    client: httpx2.AsyncClient
     team: str
     keys: list[dict[str, Any]]
 
-    async def act(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+    async def act(self, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
         return await self.client.request(method, path, json=body, headers=headers)
 
 
@@ -243,7 +243,7 @@ COMPANY: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("limit", COMPANY)
 async def test_no_chain_of_acts_of_a_teams_editor_raises_a_limit_of_the_company(
-    service: Service, admin: httpx.AsyncClient, team: str, engine: ScriptedEngine, limit: str
+    service: Service, admin: httpx2.AsyncClient, team: str, engine: ScriptedEngine, limit: str
 ) -> None:
     key = ok(await admin.post(KEYS, json={"team": team}), 201)
     account = {"name": f"{team}-editor", "roles": [{"role": "editor", "team": team}]}

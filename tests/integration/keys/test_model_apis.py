@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -125,7 +125,7 @@ async def test_two_rounds_of_tools_through_chat_at_current_models(
 
 
 async def test_the_other_api_is_reported_in_the_header_and_the_record(
-    gpt: None, service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+    gpt: None, service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine
 ):
     engine.script = answer_as_openai
     request = {"model": "gptazure-gpt-5.6-sol", "messages": [HI], "tools": TOOLS[:1]}
@@ -148,7 +148,7 @@ RESPONSES_TOOLS = [
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_responses_body_at_chat_is_served_and_answered_as_chat(
-    gpt: None, service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool
+    gpt: None, service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, stream: bool
 ):
     """Cursor's agent mode sends such a body."""
     body = {
@@ -185,7 +185,7 @@ async def test_a_responses_body_at_chat_is_served_and_answered_as_chat(
     assert (record["emulated"], record["tags"]) == (["input (openai_responses)"], {"tenant": "t"})
 
 
-async def test_a_chat_body_at_responses_is_served_and_answered_as_responses(gpt: None, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_a_chat_body_at_responses_is_served_and_answered_as_responses(gpt: None, client: httpx2.AsyncClient, engine: ScriptedEngine):
     answer = await client.post("/v1/responses", json={"model": "scripted", "messages": [HI], "tools": TOOLS[:1], "max_tokens": 9})
     assert answer.status_code == 200, answer.text
     assert (answer.json()["object"], answer.json()["output"][0]["content"][0]["text"]) == ("response", "Hello.")
@@ -194,7 +194,7 @@ async def test_a_chat_body_at_responses_is_served_and_answered_as_responses(gpt:
 
 @pytest.mark.parametrize(("route", "field"), [("/v1/responses", "messages"), ("/v1/chat/completions", "input")])
 async def test_a_body_of_the_other_api_is_held_to_the_same_caps(
-    gpt: None, client: httpx.AsyncClient, engine: ScriptedEngine, route: str, field: str
+    gpt: None, client: httpx2.AsyncClient, engine: ScriptedEngine, route: str, field: str
 ):
     received = len(engine.requests)
     answer = await client.post(route, json={"model": "scripted", field: [HI] * 10_001})
@@ -203,7 +203,7 @@ async def test_a_body_of_the_other_api_is_held_to_the_same_caps(
     assert len(engine.requests) == received
 
 
-async def test_flat_tools_among_those_of_chat_are_read(gpt: None, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_flat_tools_among_those_of_chat_are_read(gpt: None, client: httpx2.AsyncClient, engine: ScriptedEngine):
     """Cursor's ask mode sends such tools."""
     body = {"model": "scripted", "messages": [HI], "tools": [TOOLS[0], RESPONSES_TOOLS[1]]}
     answer = await client.post("/v1/chat/completions", json=body)
@@ -225,7 +225,7 @@ async def test_flat_tools_among_those_of_chat_are_read(gpt: None, client: httpx.
     ],
 )
 async def test_what_is_wrong_is_named_as_the_caller_wrote_it(
-    gpt: None, client: httpx.AsyncClient, engine: ScriptedEngine, path: str, body: dict[str, Any], param: str | None
+    gpt: None, client: httpx2.AsyncClient, engine: ScriptedEngine, path: str, body: dict[str, Any], param: str | None
 ):
     refused = await client.post(path, json=body)
     assert refused.status_code in (400, 422) and (param is None or refused.json()["error"]["param"] == param), refused.text

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -28,7 +28,7 @@ def configured(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine])
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -38,21 +38,21 @@ def team() -> str:
     return f"held-{uuid.uuid4().hex[:12]}"
 
 
-def ok(answer: httpx.Response, status: int = 200) -> Any:
+def ok(answer: httpx2.Response, status: int = 200) -> Any:
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-def as_key(service: Service, key: str) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {key}"}, timeout=60)
+def as_key(service: Service, key: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {key}"}, timeout=60)
 
 
-async def status(client: httpx.AsyncClient, model: str, **more: Any) -> int:
+async def status(client: httpx2.AsyncClient, model: str, **more: Any) -> int:
     return (await client.post(CHAT, json={"model": model, "messages": HI, "max_tokens": 5, **more})).status_code
 
 
 async def test_keys_narrow_what_their_team_has_and_cannot_widen_it(
-    service: Service, admin: httpx.AsyncClient, team: str, engine: ScriptedEngine
+    service: Service, admin: httpx2.AsyncClient, team: str, engine: ScriptedEngine
 ):
     settings = {"name": team, "models": ["team-*"], "routes": [CHAT, "/v1/models"], "networks": ["127.0.0.0/8"]}
     shown = ok(await admin.post(TEAMS, json=settings), 201)
@@ -78,7 +78,7 @@ async def test_keys_narrow_what_their_team_has_and_cannot_widen_it(
 
 
 async def test_each_key_of_a_team_has_its_limits_by_default_and_can_only_have_less(
-    service: Service, admin: httpx.AsyncClient, team: str, engine: ScriptedEngine
+    service: Service, admin: httpx2.AsyncClient, team: str, engine: ScriptedEngine
 ):
     limits = [
         {"resource": "requests", "amount": 2, "per": "hour"},
@@ -100,7 +100,7 @@ async def test_each_key_of_a_team_has_its_limits_by_default_and_can_only_have_le
 
 
 async def test_models_fall_back_to_what_the_key_may_use_where_its_team_says_so(
-    service: Service, admin: httpx.AsyncClient, team: str, engine: ScriptedEngine
+    service: Service, admin: httpx2.AsyncClient, team: str, engine: ScriptedEngine
 ):
     key = ok(await admin.post(KEYS, json={"team": team, "models": ["team-dead", "team-small"]}), 201)
     alone = ok(await admin.post(KEYS, json={"team": team, "models": ["team-dead"]}), 201)
@@ -114,7 +114,7 @@ async def test_models_fall_back_to_what_the_key_may_use_where_its_team_says_so(
     assert await answered(alone) in (502, 503) and await answered(key) == 200
 
 
-async def test_a_file_holds_what_a_team_is_held_to(service: Service, admin: httpx.AsyncClient, team: str):
+async def test_a_file_holds_what_a_team_is_held_to(service: Service, admin: httpx2.AsyncClient, team: str):
     content = f"""
 [teams.{team}]
 models = ["team-*"]
@@ -132,7 +132,7 @@ limits = [{{ resource = "requests", amount = 5, per = "hour" }}]
 
 
 async def test_a_key_held_to_models_is_held_to_those_in_other_fields(
-    service: Service, admin: httpx.AsyncClient, team: str, engine: ScriptedEngine
+    service: Service, admin: httpx2.AsyncClient, team: str, engine: ScriptedEngine
 ):
     key = ok(await admin.post(KEYS, json={"team": team, "models": ["team-small"]}), 201)
     free = ok(await admin.post(KEYS, json={"team": team}), 201)
@@ -154,7 +154,7 @@ async def test_a_key_held_to_models_is_held_to_those_in_other_fields(
 
 
 @contextlib.asynccontextmanager
-async def as_editor(service: Service, admin: httpx.AsyncClient, team: str) -> AsyncGenerator[httpx.AsyncClient]:
+async def as_editor(service: Service, admin: httpx2.AsyncClient, team: str) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client with the role editor within the team."""
     account = {"name": f"editor-{team}", "roles": [{"role": "editor", "team": team}]}
     ok(await admin.post("/admin/v1/service-accounts", json=account), 201)
@@ -164,10 +164,10 @@ async def as_editor(service: Service, admin: httpx.AsyncClient, team: str) -> As
         yield client
 
 
-async def test_limits_of_a_key_are_for_models_that_it_may_use(service: Service, admin: httpx.AsyncClient, team: str):
+async def test_limits_of_a_key_are_for_models_that_it_may_use(service: Service, admin: httpx2.AsyncClient, team: str):
     ok(await admin.post(TEAMS, json={"name": team, "models": ["team-*"]}), 201)
 
-    async def refusal(client: httpx.AsyncClient, model: str, **restrictions: Any) -> str:
+    async def refusal(client: httpx2.AsyncClient, model: str, **restrictions: Any) -> str:
         limits = [{"resource": "requests", "amount": 1, "per": "day"}, {"resource": "requests", "amount": 1, "per": "day", "model": model}]
         error = ok(await client.post(f"{KEYS}?dry_run=true", json={"team": team, "limits": limits, **restrictions}), 400)["error"]
         assert error["param"] == "limits", error
@@ -183,7 +183,7 @@ async def test_limits_of_a_key_are_for_models_that_it_may_use(service: Service, 
     ok(await admin.post(f"{KEYS}?dry_run=true", json={"team": team, "limits": [per_model]}))
 
 
-async def test_a_team_editor_learns_no_names_from_errors_and_warnings_about_limits(service: Service, admin: httpx.AsyncClient, team: str):
+async def test_a_team_editor_learns_no_names_from_errors_and_warnings_about_limits(service: Service, admin: httpx2.AsyncClient, team: str):
     ok(await admin.post(TEAMS, json={"name": team, "models": ["team-*"]}), 201)
     function = {"name": f"team-function-{team}", "type": "chat", "variants": {"v": {"model": "team-small"}}}
     ok(await admin.post("/admin/v1/functions", json=function), 201)

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.errors import BadConfiguration, StillUsed
@@ -33,7 +33,7 @@ targets = [{ provider = "p", model = "x" }]
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
@@ -43,12 +43,12 @@ def unique() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def ok(answer: httpx.Response, status: int = 200) -> Any:
+def ok(answer: httpx2.Response, status: int = 200) -> Any:
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-def ok_text(answer: httpx.Response) -> str:
+def ok_text(answer: httpx2.Response) -> str:
     assert answer.status_code == 200, answer.text
     return answer.text
 
@@ -129,12 +129,12 @@ async def test_a_renamed_limit_keeps_its_overrides(database: str):
 
 
 async def test_renaming_a_limit_keeps_what_is_spent_by_its_callers(
-    service: Service, admin: httpx.AsyncClient, engine: ScriptedEngine, unique: str
+    service: Service, admin: httpx2.AsyncClient, engine: ScriptedEngine, unique: str
 ):
     key = ok(await admin.post("/admin/v1/keys", json={"team": unique}), 201)
     rule = {"scope": {"team": unique}, "resource": "requests", "amount": 5, "per": "hour"}
     ok(await admin.put(f"/admin/v1/limits/{unique}-old", json=rule, headers={"if-none-match": "*"}), 201)
-    async with httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {key['key']}"}, timeout=60) as client:
+    async with httpx2.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {key['key']}"}, timeout=60) as client:
 
         async def left() -> dict[str, float]:
             return {each["rule"]: each["remaining"] for each in ok(await client.get("/v1/limits", params={"model": "scripted"}))["data"]}
@@ -147,7 +147,7 @@ async def test_renaming_a_limit_keeps_what_is_spent_by_its_callers(
         assert await left() == {f"{unique}-new": 4}
 
 
-async def test_prune_keeps_the_limits_that_keys_were_given_over_rest(service: Service, admin: httpx.AsyncClient, unique: str):
+async def test_prune_keeps_the_limits_that_keys_were_given_over_rest(service: Service, admin: httpx2.AsyncClient, unique: str):
     key = ok(await admin.post("/admin/v1/keys", json={"team": unique, "budget": {"amount_usd": 5}}), 201)
     named = {"scope": {"key": key["prefix"]}, "resource": "requests", "amount": 5, "per": "day"}
     ok(await admin.put(f"/admin/v1/limits/{unique}", json=named, headers={"if-none-match": "*"}), 201)
@@ -219,7 +219,7 @@ async def test_a_rollback_keeps_limits_of_keys_but_those_about_what_it_removes(d
         assert sentence in said[0]
 
 
-async def test_a_model_is_deleted_with_limits_of_keys_about_it_over_rest(service: Service, admin: httpx.AsyncClient, unique: str):
+async def test_a_model_is_deleted_with_limits_of_keys_about_it_over_rest(service: Service, admin: httpx2.AsyncClient, unique: str):
     model, more = f"m-{unique}", f"n-{unique}"
     for name in (model, more):
         ok(await admin.post("/admin/v1/models", json={"name": name, "targets": [{"provider": "first", "model": "x"}]}), 201)
@@ -242,7 +242,9 @@ async def test_a_model_is_deleted_with_limits_of_keys_about_it_over_rest(service
     ok(await admin.delete(f"/admin/v1/limits/{unique}", headers={"if-match": "*"}))
 
 
-async def test_a_budget_that_a_webhook_names_is_a_409_that_names_it(service: Service, admin: httpx.AsyncClient, unique: str, database: str):
+async def test_a_budget_that_a_webhook_names_is_a_409_that_names_it(
+    service: Service, admin: httpx2.AsyncClient, unique: str, database: str
+):
     budget = {"scope": {"team": unique}, "amount": 5, "per": "month"}
     ok(await admin.put(f"/admin/v1/budgets/{unique}", json=budget, headers={"if-none-match": "*"}), 201)
     hook = {"name": f"hook-{unique}", "url": "https://example.com/hook", "budgets": [unique]}
@@ -262,7 +264,7 @@ async def test_a_budget_that_a_webhook_names_is_a_409_that_names_it(service: Ser
         await applied(database, limit("another"))
 
 
-async def test_a_metric_or_running_experiment_in_use_is_a_409_that_names_it(admin: httpx.AsyncClient, unique: str):
+async def test_a_metric_or_running_experiment_in_use_is_a_409_that_names_it(admin: httpx2.AsyncClient, unique: str):
     metric = {"name": f"m-{unique}", "kind": "boolean", "level": "inference", "optimize": "max"}
     ok(await admin.post("/admin/v1/metrics", json=metric), 201)
     experiment = {"name": f"e-{unique}", "arms": {f"f-{unique}": 0.5, "scripted": 0.5}, "analysis": {"metrics": [metric["name"]]}}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import httpx
+import httpx2
 import pytest
 import tomli_w
 
@@ -46,7 +46,7 @@ def budgeted(service: Service, engine: ScriptedEngine) -> ScriptedEngine:
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as admin:
         yield admin
 
@@ -57,11 +57,11 @@ class Team:
     def __init__(self, name: str, key: str, prefix: str) -> None:
         self.name, self.key, self.prefix = name, key, prefix
 
-    async def chat(self, client: httpx.AsyncClient, tags: Mapping[str, str] | None = None) -> httpx.Response:
+    async def chat(self, client: httpx2.AsyncClient, tags: Mapping[str, str] | None = None) -> httpx2.Response:
         return await client.post(CHAT, json=BODY, headers=as_caller(self, tags))
 
 
-async def make_team(admin: httpx.AsyncClient) -> Team:
+async def make_team(admin: httpx2.AsyncClient) -> Team:
     name = f"team-{uuid.uuid4().hex[:10]}"
     created = (await admin.post("/admin/v1/keys", json={"team": name})).json()
     return Team(name, created["key"], created["prefix"])
@@ -75,12 +75,12 @@ def in_s(seconds: float) -> str:
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
-async def ok(response: httpx.Response, status: int = 200) -> Any:
+async def ok(response: httpx2.Response, status: int = 200) -> Any:
     assert response.status_code == status, response.text
     return response.json()
 
 
-async def wait_for_usage(admin: httpx.AsyncClient, name: str, spent_usd: float) -> Any:
+async def wait_for_usage(admin: httpx2.AsyncClient, name: str, spent_usd: float) -> Any:
     """Returns what is used of a budget, once so much is spent."""
     usage: Any = None
 
@@ -93,7 +93,7 @@ async def wait_for_usage(admin: httpx.AsyncClient, name: str, spent_usd: float) 
     return usage
 
 
-async def test_budgets_of_a_team_a_key_and_a_tag_show_what_is_spent(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
+async def test_budgets_of_a_team_a_key_and_a_tag_show_what_is_spent(service: Service, admin: httpx2.AsyncClient, budgeted: ScriptedEngine):
     team, tag = await make_team(admin), f"tenant-{uuid.uuid4().hex[:10]}"
     of_team, of_key, of_tag, shared = (f"{what} {team.name}" for what in ("team", "key", "tag", "shared"))
     await ok(await admin.post("/admin/v1/budgets", json={"name": of_team, "scope": {"team": team.name}, "amount": 1, "per": "month"}), 201)
@@ -149,7 +149,7 @@ async def test_budgets_of_a_team_a_key_and_a_tag_show_what_is_spent(service: Ser
 
 
 async def test_budget_of_a_model_counts_whatever_it_served_under_whichever_name(
-    service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine
+    service: Service, admin: httpx2.AsyncClient, budgeted: ScriptedEngine
 ):
     service.apply(f"""
         [providers.budgeted-copy]
@@ -223,7 +223,7 @@ async def test_budget_of_a_model_counts_whatever_it_served_under_whichever_name(
         assert service.run("budgets", "remove", f"{name} {team.name}", "--yes").returncode == 0
 
 
-async def test_a_request_in_progress_is_shown_as_reserved(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
+async def test_a_request_in_progress_is_shown_as_reserved(service: Service, admin: httpx2.AsyncClient, budgeted: ScriptedEngine):
     team, finish = await make_team(admin), asyncio.Event()
 
     async def answer_later(request: ReceivedRequest) -> None:
@@ -254,7 +254,7 @@ async def test_a_request_in_progress_is_shown_as_reserved(service: Service, admi
 
 
 async def test_a_budget_shows_what_a_request_has_spent_at_once_and_all_of_it_adds_up(
-    service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine
+    service: Service, admin: httpx2.AsyncClient, budgeted: ScriptedEngine
 ):
     team = await make_team(admin)
     done = service.run("budgets", "set", team.name, "--for", f"team={team.name}", "--amount", "0.05", "--per", "day")
@@ -283,7 +283,7 @@ async def test_a_budget_shows_what_a_request_has_spent_at_once_and_all_of_it_add
     await ok(await admin.delete(f"/admin/v1/budgets/{team.name}", headers={"if-match": "*"}))
 
 
-async def test_a_team_sees_its_own_part_of_a_budget_of_each_team(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
+async def test_a_team_sees_its_own_part_of_a_budget_of_each_team(service: Service, admin: httpx2.AsyncClient, budgeted: ScriptedEngine):
     ours, theirs = await make_team(admin), await make_team(admin)
     name, everything = f"each {ours.name}", f"all {ours.name}"
     await ok(await admin.post("/admin/v1/budgets", json={"name": name, "scope": {"team": "each", "model": "budgeted"}, "amount": 100}), 201)
@@ -310,7 +310,7 @@ async def test_a_team_sees_its_own_part_of_a_budget_of_each_team(service: Servic
         await ok(await admin.delete(f"/admin/v1/budgets/{each}", headers={"if-match": "*"}))
 
 
-async def test_an_override_raises_a_budget_until_it_ends(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
+async def test_an_override_raises_a_budget_until_it_ends(service: Service, admin: httpx2.AsyncClient, budgeted: ScriptedEngine):
     """An override ends at its time, or earlier by an admin. Nothing passes then: what was spent meanwhile counts."""
     team, other = await make_team(admin), await make_team(admin)
     name = f"each {team.name}"
@@ -383,7 +383,7 @@ async def test_an_override_raises_a_budget_until_it_ends(service: Service, admin
     await ok(await admin.get(f"/admin/v1/limit-overrides/{created['id']}"), 404)
 
 
-async def test_a_limit_is_reported_until_a_request_matches_it(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
+async def test_a_limit_is_reported_until_a_request_matches_it(service: Service, admin: httpx2.AsyncClient, budgeted: ScriptedEngine):
     team, matched, refusing = await make_team(admin), f"m-{uuid.uuid4().hex[:10]}", f"r-{uuid.uuid4().hex[:10]}"
     for name, amount, scope in (
         (matched, "10", f"team={team.name}"),

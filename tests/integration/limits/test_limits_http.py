@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -106,7 +106,7 @@ def rules(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> N
     service.apply(RULES)
 
 
-async def send_chat(client: httpx.AsyncClient, model: str, headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
+async def send_chat(client: httpx2.AsyncClient, model: str, headers: dict[str, str] | None = None, **more: Any) -> httpx2.Response:
     return await client.post("/v1/chat/completions", json={"model": model, "messages": HI, **more}, headers=headers or {})
 
 
@@ -115,13 +115,13 @@ def count_chat_requests(engine: ScriptedEngine) -> int:
     return sum(request.path == "/v1/chat/completions" for request in engine.requests)
 
 
-async def remaining(client: httpx.AsyncClient, model: str) -> float:
+async def remaining(client: httpx2.AsyncClient, model: str) -> float:
     limits = (await client.get("/v1/limits", params={"model": model})).json()["data"]
     assert len(limits) == 1, limits
     return limits[0]["remaining"]
 
 
-async def test_rate_limited_request_gets_a_true_retry_after(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_rate_limited_request_gets_a_true_retry_after(client: httpx2.AsyncClient, engine: ScriptedEngine):
     # On a busy machine three requests may take longer than the second that the limit is about: then the burst is sent again.
     for _ in range(60):
         requests_before, began = count_chat_requests(engine), time.monotonic()
@@ -144,7 +144,7 @@ async def test_rate_limited_request_gets_a_true_retry_after(client: httpx.AsyncC
     assert count_chat_requests(engine) == requests_before + 3
 
 
-async def test_response_carries_ratelimit_headers(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_response_carries_ratelimit_headers(client: httpx2.AsyncClient, engine: ScriptedEngine):
     await asyncio.sleep(1.1)
     answer = await send_chat(client, "only-requests")
     assert answer.headers["x-ratelimit-limit-requests"] == "2"
@@ -158,7 +158,7 @@ async def test_sdk_retries_after_a_rate_limit_and_succeeds(service: Service, eng
     assert len(answers) == 5
 
 
-async def test_reserved_tokens_block_others_and_unused_ones_are_returned(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_reserved_tokens_block_others_and_unused_ones_are_returned(client: httpx2.AsyncClient, engine: ScriptedEngine):
     before = await remaining(client, "only-tokens")
     assert (await send_chat(client, "only-tokens", max_tokens=900)).status_code == 200
     assert await remaining(client, "only-tokens") == before - USED
@@ -180,13 +180,13 @@ async def test_reserved_tokens_block_others_and_unused_ones_are_returned(client:
     assert await remaining(client, "only-tokens") == before - 2 * USED
 
 
-async def test_request_larger_than_its_limit_is_a_400_without_retry_after(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_request_larger_than_its_limit_is_a_400_without_retry_after(client: httpx2.AsyncClient, engine: ScriptedEngine):
     refused = await send_chat(client, "only-tokens", max_tokens=5000)
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "limit_exceeds_amount")
     assert "retry-after" not in refused.headers and count_chat_requests(engine) == 0
 
 
-async def test_concurrency_slot_is_free_as_soon_as_a_response_ends(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_concurrency_slot_is_free_as_soon_as_a_response_ends(client: httpx2.AsyncClient, engine: ScriptedEngine):
     for _ in range(20):
         assert (await send_chat(client, "only-slots")).status_code == 200
     engine.script = stream_script(*HELLO)
@@ -195,7 +195,7 @@ async def test_concurrency_slot_is_free_as_soon_as_a_response_ends(client: httpx
 
 
 async def test_client_disconnect_frees_the_concurrency_slot_and_is_charged(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine
 ):
     async def endless(request: ReceivedRequest) -> None:
         request.begin_stream()
@@ -223,14 +223,14 @@ async def test_client_disconnect_frees_the_concurrency_slot_and_is_charged(
     assert record["charged_input"] > 0 and (record["charged_output"], record["charge_basis"]) == (1024, "reserved")
 
 
-async def test_fallback_model_is_checked_against_its_own_limits(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_fallback_model_is_checked_against_its_own_limits(client: httpx2.AsyncClient, engine: ScriptedEngine):
     first, second = [await send_chat(client, "only-backed") for _ in range(2)]
     assert (first.status_code, second.status_code) == (200, 200)
     # The first used up the first fallback, so the second was served by the other.
     assert (await send_chat(client, "only-backup")).status_code == 429
 
 
-async def test_cost_limit_counts_by_price_and_refuses_unpriced_models(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_cost_limit_counts_by_price_and_refuses_unpriced_models(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     answer = await send_chat(client, "only-priced", max_tokens=5)
     record = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
     assert record["cost_microusd"] == 3 * 10 + 2 * 1000
@@ -241,7 +241,7 @@ async def test_cost_limit_counts_by_price_and_refuses_unpriced_models(service: S
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "no_price")
 
 
-async def test_each_tag_value_has_its_own_limit(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_each_tag_value_has_its_own_limit(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def status_for_tenant(tenant: str) -> int:
         return (await send_chat(client, "only-tagged", {"x-narthex-tags": f'{{"tenant": "{tenant}"}}'})).status_code
 
@@ -249,7 +249,7 @@ async def test_each_tag_value_has_its_own_limit(client: httpx.AsyncClient, engin
     assert (await send_chat(client, "only-tagged")).status_code == 200  # without the tag, the limit does not apply
 
 
-async def test_dry_run_limit_counts_refusals_without_refusing(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_dry_run_limit_counts_refusals_without_refusing(client: httpx2.AsyncClient, engine: ScriptedEngine):
     for _ in range(3):
         answer = await send_chat(client, "only-dry")
         assert answer.status_code == 200 and "x-ratelimit-limit-requests" not in answer.headers
@@ -260,7 +260,7 @@ async def test_dry_run_limit_counts_refusals_without_refusing(client: httpx.Asyn
     await wait_until(are_counted)
 
 
-async def test_refused_and_unsupported_requests_use_no_quota(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_refused_and_unsupported_requests_use_no_quota(client: httpx2.AsyncClient, engine: ScriptedEngine):
     refused = await send_chat(client, "only-month", chat_template_kwargs={"a": 1})
     assert refused.status_code == 422
     assert await remaining(client, "only-month") == 2
@@ -268,7 +268,7 @@ async def test_refused_and_unsupported_requests_use_no_quota(client: httpx.Async
     assert await remaining(client, "only-month") == 0
 
 
-async def test_limits_preview_reports_the_outcome_and_changes_nothing(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_limits_preview_reports_the_outcome_and_changes_nothing(client: httpx2.AsyncClient, engine: ScriptedEngine):
     before = await remaining(client, "only-tokens")
     body: dict[str, Any] = {"model": "only-tokens", "messages": HI, "max_tokens": 100}
     preview = (await client.post("/v1/limits/preview", json=body)).json()
@@ -293,7 +293,7 @@ async def test_limits_preview_reports_the_outcome_and_changes_nothing(client: ht
         ("GET", "/v1/usage?groupby=day", "Unknown parameter 'groupby'"),
     ],
 )
-async def test_mistyped_or_empty_parameter_is_refused_by_name(client: httpx.AsyncClient, method: str, path: str, reason: str):
+async def test_mistyped_or_empty_parameter_is_refused_by_name(client: httpx2.AsyncClient, method: str, path: str, reason: str):
     refused = await client.request(method, path, json={"model": "scripted", "messages": HI} if method == "POST" else None)
     error = refused.json()["error"]
     assert refused.status_code == 400 and reason in error["message"]

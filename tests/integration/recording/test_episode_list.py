@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -56,7 +56,7 @@ async def sent(service: Service) -> Sent:
     return Sent(teams, prefixes, ids)
 
 
-async def listed(client: httpx.AsyncClient, **query: Any) -> list[dict[str, Any]]:
+async def listed(client: httpx2.AsyncClient, **query: Any) -> list[dict[str, Any]]:
     answer = await client.get(PATH, params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()["data"]

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 
 from app.domain import uuid7
 from app.store.postgres.database import connect
@@ -25,7 +25,7 @@ async def timeline_of(service: Service, episode: str, **parameters: Any) -> Any:
 
 
 async def test_timeline_has_attempts_tool_calls_and_sums(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     episode = uuid7.mint()
     headers = {"x-narthex-episode-id": episode}

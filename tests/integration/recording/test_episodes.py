@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import anthropic
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -80,7 +80,7 @@ async def test_text_names_one_episode_in_every_api_and_is_found_by_it(
                 listed = (await admin.get(LIST, params={"episode_id": value, **team})).json()["data"]
                 assert [row["id"] for row in listed] == ids[::-1], (value, team)
             assert (await admin.get(LIST, params={"episode_id": value, "team": "nobody"})).status_code == 400
-            path = f"/admin/v1/episodes/{httpx.QueryParams({'': value})!s}".replace("=", "").replace("+", "%20")
+            path = f"/admin/v1/episodes/{httpx2.QueryParams({'': value})!s}".replace("=", "").replace("+", "%20")
             shown = (await admin.get(path)).json()
             assert (shown["id"], [row["id"] for row in shown["inferences"]]) == (episode, ids)
             timeline = (await admin.get(f"{path}/timeline")).json()
@@ -99,8 +99,8 @@ async def test_text_names_one_episode_in_every_api_and_is_found_by_it(
     assert service.run("episode", "a\tb").returncode == service.run("inferences", "--episode", "x" * 129).returncode == 2
 
 
-async def test_streams_and_errors_carry_the_episode_of_a_text(client: httpx.AsyncClient, engine: ScriptedEngine):
-    name = unique("Gespräch 😀")  # httpx sends a header as UTF-8 where it is given as bytes
+async def test_streams_and_errors_carry_the_episode_of_a_text(client: httpx2.AsyncClient, engine: ScriptedEngine):
+    name = unique("Gespräch 😀")  # httpx2 sends a header as UTF-8 where it is given as bytes
     body = {"model": "sandbox", "messages": HI, "max_tokens": 4, "stream": True}
     streamed = await client.post("/v1/chat/completions", json=body, headers={b"x-narthex-episode-id": name.encode()})
     episode = streamed.headers["x-narthex-episode-id"]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain import uuid7
@@ -43,7 +43,7 @@ async def sent(service: Service) -> Sent:
     return Sent(team, key["prefix"], ids)
 
 
-async def listed(client: httpx.AsyncClient, **parameters: Any) -> list[str]:
+async def listed(client: httpx2.AsyncClient, **parameters: Any) -> list[str]:
     answer = await client.get(PATH, params=parameters)
     assert answer.status_code == 200, answer.text
     return [row["id"] for row in answer.json()["data"]]
@@ -82,7 +82,7 @@ async def test_a_list_has_everything_but_what_is_excluded(service: Service, sent
         assert sorted(slowest) == sorted([last, of_ann, answered])
 
 
-async def served_by_nobody(admin: httpx.AsyncClient, id: str) -> bool:
+async def served_by_nobody(admin: httpx2.AsyncClient, id: str) -> bool:
     return (await admin.get(f"{PATH}/{id}")).json()["served_provider"] is None
 
 

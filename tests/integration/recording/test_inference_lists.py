@@ -5,7 +5,7 @@ import json
 import uuid
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -46,7 +46,7 @@ async def sent(service: Service) -> Sent:
     return Sent(teams, prefixes, run, ids)
 
 
-async def _ids(client: httpx.AsyncClient, **parameters: Any) -> list[str]:
+async def _ids(client: httpx2.AsyncClient, **parameters: Any) -> list[str]:
     answer = await client.get(PATH, params=parameters)
     assert answer.status_code == 200, answer.text
     return [row["id"] for row in answer.json()["data"]]

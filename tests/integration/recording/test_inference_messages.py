@@ -6,7 +6,7 @@ import json
 import uuid
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -24,7 +24,7 @@ def image(media_type: str = "image/png", content: bytes = PNG) -> dict[str, Any]
     return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{base64.b64encode(content).decode()}"}}
 
 
-async def detail(admin: httpx.AsyncClient, id: str, **query: Any) -> dict[str, Any]:
+async def detail(admin: httpx2.AsyncClient, id: str, **query: Any) -> dict[str, Any]:
     answer = await admin.get(f"{PATH}/{id}", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()

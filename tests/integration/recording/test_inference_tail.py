@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.api.admin.records import tail_readers as inference_tails
@@ -35,7 +35,7 @@ ONLY_IN_DETAIL = ("content", "content_hidden", "made_attempts", "messages", "why
 class Events:
     """Events of a stream, as a browser's EventSource reads them. `id`: the last event's."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx2.Response) -> None:
         self._lines = response.aiter_lines()
         self.id = ""
 
@@ -64,26 +64,26 @@ class Events:
 
 
 @contextlib.asynccontextmanager
-async def tail(client: httpx.AsyncClient, headers: dict[str, str] | None = None, **parameters: str) -> AsyncGenerator[Events]:
+async def tail(client: httpx2.AsyncClient, headers: dict[str, str] | None = None, **parameters: str) -> AsyncGenerator[Events]:
     async with client.stream("GET", PATH, params=parameters, headers=headers) as response:
         assert response.status_code == 200, await response.aread()
         assert response.headers["content-type"].startswith("text/event-stream")
         yield Events(response)
 
 
-def streaming_admin(service: Service) -> httpx.AsyncClient:
+def streaming_admin(service: Service) -> httpx2.AsyncClient:
     """Returns a client that does not read the whole answer first, unlike service.admin_client()."""
     return service.client(headers={"authorization": f"Bearer {service.admin_key}"})
 
 
-async def chat(client: httpx.AsyncClient, run: str, headers: dict[str, str] | None = None) -> str:
+async def chat(client: httpx2.AsyncClient, run: str, headers: dict[str, str] | None = None) -> str:
     body = {"model": "sandbox", "messages": [{"role": "user", "content": "Hello!"}], "metadata": {"run": run}, "max_tokens": 5}
     answer = await client.post("/v1/chat/completions", json=body, headers=headers)
     assert answer.status_code == 200, answer.text
     return answer.headers["x-narthex-inference-id"]
 
 
-async def test_tail_has_new_inferences_that_match_and_goes_on_after_an_interruption(service: Service, client: httpx.AsyncClient):
+async def test_tail_has_new_inferences_that_match_and_goes_on_after_an_interruption(service: Service, client: httpx2.AsyncClient):
     run, other = uuid.uuid4().hex, uuid.uuid4().hex
     async with streaming_admin(service) as admin:
         async with tail(admin, tag=f"run={run}") as events:
@@ -116,7 +116,7 @@ async def test_tail_has_new_inferences_that_match_and_goes_on_after_an_interrupt
             assert await events.next() == ("end", {"reason": "duration", "message": "The time of this stream is over."})
 
 
-async def test_role_in_a_team_follows_its_team_and_revoked_access_ends_the_tail(service: Service, client: httpx.AsyncClient):
+async def test_role_in_a_team_follows_its_team_and_revoked_access_ends_the_tail(service: Service, client: httpx2.AsyncClient):
     ours, theirs = f"tail-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
     key = service.run("keys", "create", "--team", ours, "--quiet").stdout.strip()
     async with service.admin_client() as admin, service.keyless_client() as keyless:
@@ -135,7 +135,7 @@ async def test_role_in_a_team_follows_its_team_and_revoked_access_ends_the_tail(
             assert (name, end["reason"]) == ("end", "access_ended")
 
 
-async def test_command_follows_new_requests(service: Service, client: httpx.AsyncClient):
+async def test_command_follows_new_requests(service: Service, client: httpx2.AsyncClient):
     run = uuid.uuid4().hex
     command = [str(NARTHEX), "inferences", "--follow", "--json", "--tag", f"run={run}"]
     process = await asyncio.create_subprocess_exec(

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -39,24 +39,24 @@ def repeated(service: Service, engine: ScriptedEngine) -> ScriptedEngine:
 
 
 @pytest.fixture
-async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def admin(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     async with service.admin_client() as client:
         yield client
 
 
-def ok(answer: httpx.Response, status: int = 200) -> Any:
+def ok(answer: httpx2.Response, status: int = 200) -> Any:
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-async def viewer_of(service: Service, admin: httpx.AsyncClient, team: str) -> httpx.AsyncClient:
+async def viewer_of(service: Service, admin: httpx2.AsyncClient, team: str) -> httpx2.AsyncClient:
     name = f"viewer-{uuid.uuid4().hex[:12]}"
     ok(await admin.post("/admin/v1/service-accounts", json={"name": name, "roles": [{"role": "owner", "team": team}]}), 201)
     token = ok(await admin.post(f"/admin/v1/service-accounts/{name}/tokens"), 201)["token"]
-    return httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {token}"}, timeout=60)
+    return httpx2.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {token}"}, timeout=60)
 
 
-async def repetition_of(admin: httpx.AsyncClient, original: str) -> dict[str, Any]:
+async def repetition_of(admin: httpx2.AsyncClient, original: str) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
 
     async def is_recorded() -> bool:
@@ -67,7 +67,7 @@ async def repetition_of(admin: httpx.AsyncClient, original: str) -> dict[str, An
     return found[0]
 
 
-async def replay(admin: httpx.AsyncClient, caller: str, payer: str) -> str:
+async def replay(admin: httpx2.AsyncClient, caller: str, payer: str) -> str:
     order = {"model": "repeated-other", "key": payer, "filter": {"key": caller, "model": "repeated-plain"}}
     id = ok(await admin.post("/admin/v1/replays", json=order), 201)["id"]
 
@@ -78,7 +78,7 @@ async def replay(admin: httpx.AsyncClient, caller: str, payer: str) -> str:
     return id
 
 
-async def read_tail(viewer: httpx.AsyncClient, position: str | None) -> str:
+async def read_tail(viewer: httpx2.AsyncClient, position: str | None) -> str:
     """Returns what a live tail shows of what was stored since a position, or the position of now if it is None."""
     headers = {} if position is None else {"last-event-id": position}
     shown = ""
@@ -92,7 +92,7 @@ async def read_tail(viewer: httpx.AsyncClient, position: str | None) -> str:
 
 
 @pytest.mark.parametrize("kind", ["shadow", "replay"])
-async def test_the_team_that_pays_for_a_repetition_learns_nothing_of_the_original(service: Service, admin: httpx.AsyncClient, kind: str):
+async def test_the_team_that_pays_for_a_repetition_learns_nothing_of_the_original(service: Service, admin: httpx2.AsyncClient, kind: str):
     caller = ok(await admin.post("/admin/v1/keys", json={"team": "repeated-callers"}), 201)
     payer = ok(await admin.post("/admin/v1/keys", json={"team": "repeated-payers"}), 201)
     person, tag, episode = (f"{what}-{uuid.uuid4().hex}" for what in ("ann", "tenant", "episode"))

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain import uuid7
@@ -273,7 +273,7 @@ async def test_search_over_http_and_by_command(service: Service) -> None:
     assert "has full-text search on" in service.run("inferences", "--team", team, "--text", word).stderr
 
 
-async def _check_roles(admin: httpx.AsyncClient, client: httpx.AsyncClient, team: str, word: str, ids: list[str]) -> None:
+async def _check_roles(admin: httpx2.AsyncClient, client: httpx2.AsyncClient, team: str, word: str, ids: list[str]) -> None:
     """Asserts that whoever may not see what was written cannot find out by searching it."""
     other = f"search-{uuid.uuid4().hex[:8]}"
     assert (await admin.post("/admin/v1/teams", json={"name": other, "search": True})).status_code == 201

@@ -4,7 +4,7 @@ import datetime
 import uuid
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.usage.analytics_query import make_query
@@ -14,7 +14,7 @@ from tests.support.processes.wait_until import wait_until
 PATH = "/admin/v1/analytics/batch"
 
 
-async def made(client: httpx.AsyncClient, questions: dict[str, Any]) -> dict[str, Any]:
+async def made(client: httpx2.AsyncClient, questions: dict[str, Any]) -> dict[str, Any]:
     answer = await client.post(PATH, json={"questions": questions})
     assert answer.status_code == 200, answer.text
     return answer.json()

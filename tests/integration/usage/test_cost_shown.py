@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain import uuid7
@@ -68,7 +68,7 @@ def usages(text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_cost_is_shown_to_whoever_made_the_call(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, route: str):
+async def test_cost_is_shown_to_whoever_made_the_call(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, route: str):
     apply(service, engine)
     engine.script = answers_with(USAGE)
     headers = {"idempotency-key": uuid7.mint()}
@@ -97,7 +97,7 @@ async def test_cost_is_shown_to_whoever_made_the_call(service: Service, client: 
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_unknown_cost_is_absent_or_null_and_never_0(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, route: str):
+async def test_unknown_cost_is_absent_or_null_and_never_0(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, route: str):
     apply(service, engine)
     engine.script = answers_with(USAGE)
     whole = await client.post(route, json={"model": "unpriced", **ROUTES[route]})
@@ -108,14 +108,14 @@ async def test_unknown_cost_is_absent_or_null_and_never_0(service: Service, clie
     assert (own["cost_microusd"], own["price"]) == (None, None)
 
 
-async def test_embeddings_and_completions_show_their_cost(service: Service, client: httpx.AsyncClient):
+async def test_embeddings_and_completions_show_their_cost(service: Service, client: httpx2.AsyncClient):
     service.apply('[[prices]]\nprovider = "sandbox"\nmodel = "sandbox-embed"\ninput = 1000.0\noutput = 0\n')
     embedded = await client.post("/v1/embeddings", json={"model": "sandbox-embed", "input": "Hello there"})
     tokens = embedded.json()["usage"]["prompt_tokens"]
     assert embedded.headers["x-narthex-cost-usd"] == f"{tokens * 1000 / 1e6:.6f}" and tokens > 0
 
 
-async def test_malformed_wish_for_the_cost_is_refused(client: httpx.AsyncClient):
+async def test_malformed_wish_for_the_cost_is_refused(client: httpx2.AsyncClient):
     body = {"model": "sandbox", "stream": True, **ROUTES["/v1/chat/completions"]}
     refused = await client.post("/v1/chat/completions", json=body, headers={"x-narthex-cost": "yes"})
     assert refused.status_code == 400 and "x-narthex-cost" in refused.json()["error"]["message"]
@@ -123,7 +123,7 @@ async def test_malformed_wish_for_the_cost_is_refused(client: httpx.AsyncClient)
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_cost_that_the_host_reports_is_kept_beside_ours(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, stream: bool
 ):
     apply(service, engine, "openrouter")
     engine.script = answers_with({**USAGE, "cost": 0.001234, "is_byok": False})
@@ -133,7 +133,7 @@ async def test_cost_that_the_host_reports_is_kept_beside_ours(
     assert (own["cost_microusd"], own["host_cost_microusd"]) == (COST, 1234)
 
 
-async def test_estimated_cost_is_marked_and_has_its_charges(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_estimated_cost_is_marked_and_has_its_charges(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     apply(service, engine)
 
     async def without_usage(request: ReceivedRequest) -> None:
@@ -150,7 +150,7 @@ async def test_estimated_cost_is_marked_and_has_its_charges(service: Service, cl
     assert charge["cost_microusd"] == record["cost_microusd"] and charge["duration_us"] > 0
 
 
-async def test_response_that_nobody_gets_is_in_the_cost_of_the_error(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_response_that_nobody_gets_is_in_the_cost_of_the_error(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     """The engine violates a constraint at both of two attempts."""
     apply(service, engine, "vllm")
     engine.script = answers_with(USAGE)
@@ -165,7 +165,7 @@ async def test_response_that_nobody_gets_is_in_the_cost_of_the_error(service: Se
 
 
 async def test_caller_who_leaves_has_an_estimated_cost_with_what_is_known_of_it(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine
 ):
     """The charge includes what the engine reported before its end, though the record's usage is unknown."""
     apply(service, engine)

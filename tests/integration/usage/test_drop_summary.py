@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from sqlalchemy import text
 from sqlalchemy.dialects import postgresql
@@ -174,7 +174,7 @@ async def test_bad_parameter_is_a_400_that_names_it(service: Service, params: di
     )
 
 
-async def test_summary_is_for_admin_keys_only(client: httpx.AsyncClient):
+async def test_summary_is_for_admin_keys_only(client: httpx2.AsyncClient):
     assert (await client.get(PATH)).status_code == 403
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.integration.keys.test_caller_records import wait_for_own_record
@@ -98,7 +98,7 @@ async def answer(request: ReceivedRequest) -> None:
 @pytest.mark.parametrize("route", ["/v1/messages", "/v1/chat/completions"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_runs_of_models_and_searches_are_in_the_cost(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
 ):
     engine.script = answer
     body = {"model": "billed", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}], "stream": stream}
@@ -124,7 +124,7 @@ async def test_runs_of_models_and_searches_are_in_the_cost(
 @pytest.mark.usefixtures("billed")
 @pytest.mark.parametrize("stream", [False, True])
 async def test_host_that_counts_nothing_is_charged_by_its_text_as_the_caller_is_shown(
-    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine, stream: bool
 ):
     async def count_nothing(request: ReceivedRequest) -> None:
         if not stream:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import yaml
 
@@ -29,7 +29,7 @@ def parse(page: str) -> dict[str, float]:
 
 
 @pytest.fixture
-async def limited(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine) -> httpx.AsyncClient:
+async def limited(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine) -> httpx2.AsyncClient:
     service.apply(f"""
         [providers]
         of-metrics = {{ adapter = "openai", base_url = "http://127.0.0.1:{engine.port}" }}
@@ -60,7 +60,7 @@ async def limited(service: Service, client: httpx.AsyncClient, engine: ScriptedE
     return client
 
 
-async def test_limits_the_fleet_the_writer_and_cost_are_on_the_page(limited: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_limits_the_fleet_the_writer_and_cost_are_on_the_page(limited: httpx2.AsyncClient, engine: ScriptedEngine):
     seen: dict[str, float] = {}
 
     async def count_during(request: ReceivedRequest) -> None:
@@ -103,7 +103,7 @@ async def test_limits_the_fleet_the_writer_and_cost_are_on_the_page(limited: htt
     assert await is_shown(), {name: value for name, value in page.items() if name in expected or "of-metrics" in name or "writer" in name}
 
 
-async def test_alerts_and_dashboards_name_metrics_that_exist(limited: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+async def test_alerts_and_dashboards_name_metrics_that_exist(limited: httpx2.AsyncClient, service: Service, engine: ScriptedEngine):
     named = {name: path.name for path in SOURCES for name in NAME.findall(path.read_text())}
     assert len(named) > 30 and {"prometheus-rules.yml", "narthex.json"} <= set(named.values())
     seen: set[str] = set()

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
@@ -89,7 +89,7 @@ def _credential(service: Service) -> Path:
 
 
 @pytest.fixture
-async def client(tracing_service: Service, receiver: OtlpReceiver, own_engine: ScriptedEngine) -> AsyncGenerator[httpx.AsyncClient]:
+async def client(tracing_service: Service, receiver: OtlpReceiver, own_engine: ScriptedEngine) -> AsyncGenerator[httpx2.AsyncClient]:
     own_engine.requests.clear()
     own_engine.script = ReceivedRequest.respond_completion
     async with tracing_service.client() as client:
@@ -112,7 +112,7 @@ def traceparent(trace_id: str, flags: str = "01") -> dict[str, str]:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_spans_belong_to_the_trace_of_the_caller_and_engines_to_the_span_of_the_attempt(
-    client: httpx.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine, tracing_service: Service, stream: bool
+    client: httpx2.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine, tracing_service: Service, stream: bool
 ):
     own_engine.script = stream_script(*HELLO) if stream else ReceivedRequest.respond_completion
     trace_id = TRACE[:-1] + str(int(stream))
@@ -171,7 +171,7 @@ async def test_spans_belong_to_the_trace_of_the_caller_and_engines_to_the_span_o
 
 
 async def test_trace_that_the_caller_does_not_sample_has_no_spans(
-    client: httpx.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine
+    client: httpx2.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine
 ):
     unsampled, sampled = "a" * 32, "b" * 32
     await client.post("/v1/chat/completions", json=CHAT, headers=traceparent(unsampled, "00"))
@@ -182,7 +182,7 @@ async def test_trace_that_the_caller_does_not_sample_has_no_spans(
 
 
 async def test_request_without_a_trace_begins_one_where_the_setting_says_so(
-    client: httpx.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine
+    client: httpx2.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine
 ):
     answer = await client.post("/v1/chat/completions", json=CHAT)
     trace_id = answer.headers["x-narthex-inference-id"].replace("-", "")
@@ -191,7 +191,7 @@ async def test_request_without_a_trace_begins_one_where_the_setting_says_so(
     assert own_engine.requests[0].headers["traceparent"] == f"00-{trace_id}-{spans['attempt first'].span_id.hex()}-03"
 
 
-async def test_each_attempt_has_a_span(client: httpx.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine):
+async def test_each_attempt_has_a_span(client: httpx2.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine):
     trace_id = "c" * 32
     assert (
         await client.post("/v1/chat/completions", json={**CHAT, "model": "second-try"}, headers=traceparent(trace_id))
@@ -205,7 +205,7 @@ async def test_each_attempt_has_a_span(client: httpx.AsyncClient, receiver: Otlp
     assert own_engine.requests[0].headers["traceparent"].split("-")[2] == served.span_id.hex()
 
 
-async def test_failed_request_is_an_error_in_its_trace(client: httpx.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine):
+async def test_failed_request_is_an_error_in_its_trace(client: httpx2.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine):
     trace_id = "d" * 32
 
     async def fail(request: ReceivedRequest) -> None:
@@ -220,7 +220,7 @@ async def test_failed_request_is_an_error_in_its_trace(client: httpx.AsyncClient
     assert "traceparent" not in own_engine.requests[0].headers  # a host
 
 
-async def test_metrics_count_each_stored_inference_once(client: httpx.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine):
+async def test_metrics_count_each_stored_inference_once(client: httpx2.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine):
     def tokens() -> tuple[int, float]:
         if "gen_ai.client.token.usage" not in receiver.metrics:
             return 0, 0
@@ -246,7 +246,7 @@ async def test_metrics_count_each_stored_inference_once(client: httpx.AsyncClien
 
 
 async def test_collector_that_is_away_loses_no_record_and_gets_the_spans_later(
-    client: httpx.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine, tracing_service: Service
+    client: httpx2.AsyncClient, receiver: OtlpReceiver, own_engine: ScriptedEngine, tracing_service: Service
 ):
     trace_id, refused = "f" * 32, receiver.refused
     receiver.status = 503

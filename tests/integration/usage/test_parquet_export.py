@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.formats import parquet_lines
@@ -21,14 +21,14 @@ EXPORT = "/admin/v1/inferences/export"
 needs_extra = pytest.mark.skipif(not can_write(), reason="narthex[parquet] is not installed")
 
 
-async def send(client: httpx.AsyncClient, service: Service, run: str) -> dict[str, Any]:
+async def send(client: httpx2.AsyncClient, service: Service, run: str) -> dict[str, Any]:
     body = {"model": "sandbox", "messages": [{"role": "user", "content": "Hello!"}], "metadata": {"run": run}, "max_tokens": 5}
     answer = await client.post("/v1/chat/completions", json=body)
     return await service.wait_for_record(answer.headers["x-narthex-inference-id"])
 
 
 @needs_extra
-async def test_export_and_command_have_what_the_list_has(service: Service, client: httpx.AsyncClient, tmp_path: Path):
+async def test_export_and_command_have_what_the_list_has(service: Service, client: httpx2.AsyncClient, tmp_path: Path):
     parquet: Any = importlib.import_module("pyarrow.parquet")
     run = uuid.uuid4().hex
     records = [await send(client, service, run) for _ in range(3)][::-1]
@@ -48,7 +48,7 @@ async def test_export_and_command_have_what_the_list_has(service: Service, clien
 
 @needs_extra
 async def test_row_groups_are_bounded_and_sent_as_they_are_complete(
-    service: Service, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    service: Service, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ):
     parquet: Any = importlib.import_module("pyarrow.parquet")
     record = await send(client, service, uuid.uuid4().hex)

@@ -3,7 +3,7 @@
 import json
 import time
 
-import httpx
+import httpx2
 
 from app.store.configuration.config_file import parse_config_file
 from tests.integration.keys.test_caller_records import wait_for_own_record
@@ -48,7 +48,7 @@ async def test_price_with_steps_and_one_of_time_round_trip_over_rest_and_files(s
         assert changed.status_code == 200 and changed.json()["steps"] == []
 
 
-async def test_request_at_an_engine_of_ones_own_costs_its_time(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_request_at_an_engine_of_ones_own_costs_its_time(service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine):
     service.apply(f"""
         [providers.timed]
         adapter = "openai"

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.billing.recompute import recompute_all, recompute_chunk
@@ -153,7 +153,9 @@ async def test_cached_tokens_and_time_are_priced_as_at_first(settings: Settings,
     assert (kept.skipped, kept.changed, kept.after_microusd) == (1, 0, 2_000_000), "without a price a cost is kept"
 
 
-async def test_corrected_price_reaches_callers_usage_history_and_audit(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_corrected_price_reaches_callers_usage_history_and_audit(
+    service: Service, client: httpx2.AsyncClient, engine: ScriptedEngine
+):
     name = f"corrected-{time.time_ns()}"
     service.apply(f"""
         [providers.{name}]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.billing.cost import cost_microusd
@@ -155,7 +155,7 @@ async def test_what_differs_is_named_with_its_difference(settings: Settings):
     assert (line.kind, line.our_microusd, line.their_microusd, line.microusd_difference) == ("cached_input", 800_000, 0, 800_000)
 
 
-async def test_reconciliation_over_rest_and_by_command(service: Service, tmp_path: Path, client: httpx.AsyncClient):
+async def test_reconciliation_over_rest_and_by_command(service: Service, tmp_path: Path, client: httpx2.AsyncClient):
     name = f"billed-{time.time_ns()}"
     service.apply(f'[providers.{name}]\nadapter = "openai"\nbase_url = "http://127.0.0.1:9"')
     (tmp_path / "costs.csv").write_bytes(EXPORTS["openai"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import asyncpg
-import httpx
+import httpx2
 import msgspec
 import pytest
 from alembic import command
@@ -74,12 +74,12 @@ class UsageDatabase:
         async with self.database.connect() as connection:
             return await usage.read_used(connection, scope, since)
 
-    async def get(self, key: str | None, path: str = "/v1/usage", **params: str) -> httpx.Response:
+    async def get(self, key: str | None, path: str = "/v1/usage", **params: str) -> httpx2.Response:
         """Sends a request through the routes of the service."""
         route = usage_api.routes(self.database, authentication_by_key(self.snapshot_cache))
         app = Litestar([route], exception_handlers=HANDLERS, openapi_config=None, logging_config=None)
         headers = {"authorization": f"Bearer {self.keys[key]}"} if key else {}
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(cast("Any", app)), base_url="http://narthex") as client:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(cast("Any", app)), base_url="http://narthex") as client:
             return await client.get(path, params=params or None, headers=headers)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.postgres.database import connect
@@ -42,7 +42,7 @@ def run_page_command(name: str, folder: Path, environment: Mapping[str, str]) ->
 
 async def send(service: Service, key: str, count: int, model: str = "kept") -> list[str]:
     body = {"model": model, "max_tokens": 5, "messages": [{"role": "user", "content": "Hello!"}]}
-    async with httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {key}"}, timeout=120) as client:
+    async with httpx2.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {key}"}, timeout=120) as client:
         answers = await asyncio.gather(*(client.post("/v1/chat/completions", json=body) for _ in range(count)))
     assert [answer.status_code for answer in answers] == [200] * count, answers[0].text
     return [answer.headers["x-narthex-inference-id"] for answer in answers]
@@ -113,7 +113,7 @@ async def test_dump_is_restored_and_nothing_in_it_is_missing(
         for id in new:
             await restored.wait_for_record(id)
         assert await count(url, "inferences") == restored_count + len(new)
-        async with httpx.AsyncClient(base_url=restored.url, timeout=60) as client:
+        async with httpx2.AsyncClient(base_url=restored.url, timeout=60) as client:
             refused = await client.get("/v1/models", headers={"authorization": f"Bearer {late_key}"})
             assert refused.status_code == 401
             listed = (await client.get("/v1/models", headers={"authorization": f"Bearer {key}"})).json()

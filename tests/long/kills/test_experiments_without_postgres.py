@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.experiments import EXPERIMENT_CLOCK_TOLERANCE_MS, EXPERIMENT_LEAD_MS
@@ -57,7 +57,7 @@ async def test_worker_without_postgres_serves_by_the_newest_version_it_knows_and
     await asyncio.to_thread(direct.apply, TO_TWO)
     async with service.client() as client:
 
-        async def chat(**headers: str) -> httpx.Headers:
+        async def chat(**headers: str) -> httpx2.Headers:
             answer = await client.post("/v1/chat/completions", json={"model": "split", "messages": HI}, headers=headers)
             assert answer.status_code == 200, answer.text
             return answer.headers
@@ -70,7 +70,7 @@ async def test_worker_without_postgres_serves_by_the_newest_version_it_knows_and
         proxy.cut()
         cut_ms = time.time_ns() // 1_000_000
         await asyncio.to_thread(direct.apply, TO_ONE)
-        meanwhile: list[httpx.Headers] = []
+        meanwhile: list[httpx2.Headers] = []
 
         async def is_late() -> bool:
             meanwhile.append(await chat())
@@ -104,5 +104,5 @@ async def test_worker_without_postgres_serves_by_the_newest_version_it_knows_and
         assert record["not_enrolled"] == reason
 
 
-def _born_ms(headers: httpx.Headers) -> int:
+def _born_ms(headers: httpx2.Headers) -> int:
     return int(headers["x-narthex-episode-id"].replace("-", "")[:12], 16)

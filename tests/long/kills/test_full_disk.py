@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.supervisor.machine.home import erase_home
@@ -89,7 +89,7 @@ def body(number: int, *, stream: bool) -> dict[str, Any]:
     return {"model": "sandbox", "messages": [{"role": "user", "content": f"{number} " * 5_000}], "max_tokens": 20, "stream": stream}
 
 
-async def call(client: httpx.AsyncClient, number: int) -> tuple[int, str | None]:
+async def call(client: httpx2.AsyncClient, number: int) -> tuple[int, str | None]:
     """The status, and the inference's id if the caller has the last byte of a response: not that of an error."""
     stream = bool(number % 2)
     async with client.stream("POST", CHAT, json=body(number, stream=stream)) as response:
@@ -105,7 +105,7 @@ async def test_what_was_answered_before_and_after_a_disk_was_full_is_recorded(sm
     statuses: set[int] = set()
     ends = asyncio.Event()
 
-    async def keep_calling(client: httpx.AsyncClient, caller: int) -> None:
+    async def keep_calling(client: httpx2.AsyncClient, caller: int) -> None:
         number = caller
         while not ends.is_set():
             status, id = await call(client, number)

@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.support.processes import service as services
 from tests.support.processes.service import Service
@@ -93,7 +93,7 @@ async def retrying_client(
         while complete_responses < 2:
             assert time.monotonic() < until, seen
             answer = None
-            with contextlib.suppress(httpx.TransportError):
+            with contextlib.suppress(httpx2.TransportError):
                 async with service.client() as caller:
                     answer = await caller.post(CHAT, json=body, headers=headers)
             if answer is None:

@@ -8,7 +8,7 @@ import pytest
 from tests.support.processes import service as services
 from tests.support.processes.limits_load import LimitAmounts, start_load_test
 
-# httpx leaves a socket to the garbage collector if it is cancelled while it connects.
+# httpx2 leaves a socket to the garbage collector if it is cancelled while it connects.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 

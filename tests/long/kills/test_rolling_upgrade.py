@@ -19,7 +19,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from app.store.postgres.database import connect
@@ -152,14 +152,14 @@ class Load:
         return self.durations_s[begin:]
 
     async def _call(self, choice: random.Random) -> None:
-        async with httpx.AsyncClient(headers=self._headers, timeout=120) as client:
+        async with httpx2.AsyncClient(headers=self._headers, timeout=120) as client:
             while not self._ended.is_set():
                 url = choice.choice([machine.url for machine in self.machines if machine.in_balancer])
                 body = {"model": "m", "stream": choice.random() < 0.5, "messages": [{"role": "user", "content": "Hello!"}]}
                 began_s = time.monotonic()
                 try:
                     answer = await client.post(f"{url}/v1/chat/completions", json=body)
-                except httpx.TransportError as fault:
+                except httpx2.TransportError as fault:
                     self.failures.append(repr(fault))
                     continue
                 self.durations_s.append(time.monotonic() - began_s)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.supervisor.machine.home import erase_home
@@ -82,7 +82,7 @@ async def test_steps_lose_no_record_and_admit_nothing_more(stepping: SteppingSer
             assert created.status_code in (200, 201), created.text
             headers = {"authorization": f"Bearer {made.json()['key']}"}
 
-            async def request(client: httpx.AsyncClient = client, headers: dict[str, str] = headers) -> httpx.Response:
+            async def request(client: httpx2.AsyncClient = client, headers: dict[str, str] = headers) -> httpx2.Response:
                 return await client.post(CHAT, json=BODY, headers=headers)
 
             responses = await asyncio.gather(*(request() for _ in range(40)))

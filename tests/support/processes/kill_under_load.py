@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 
 from app.store.postgres.database import connect
 from tests.support.processes import service as services
@@ -93,7 +93,7 @@ async def _run_client(service: Service, chance: random.Random, answered: Answere
             id: str | None = None
             if chance.random() < 0.5:  # before
                 about.append(await _send_feedback(client, metric="comment", episode_id=episode, value="What will it say?"))
-            with contextlib.suppress(httpx.TransportError):
+            with contextlib.suppress(httpx2.TransportError):
                 if chance.random() < 0.5:
                     answer = await client.post("/v1/chat/completions", json=body, headers=headers)
                     if answer.status_code == 200:
@@ -114,11 +114,11 @@ async def _run_client(service: Service, chance: random.Random, answered: Answere
             await asyncio.sleep(chance.random() * 0.02)
 
 
-async def _send_feedback(client: httpx.AsyncClient, **body: Any) -> str:
+async def _send_feedback(client: httpx2.AsyncClient, **body: Any) -> str:
     """Sends feedback until it is accepted: a caller who got no answer sends it again with the same id. Returns the id."""
     body["id"] = str(uuid.uuid4())
     while True:
-        with contextlib.suppress(httpx.TransportError):
+        with contextlib.suppress(httpx2.TransportError):
             sent = await client.post("/v1/feedback", json=body)
             if sent.status_code == 201:
                 return sent.json()["id"]

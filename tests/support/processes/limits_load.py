@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 from msgspec import Struct
 
 from app.store.postgres.database import create_database_engine as database_engine
@@ -121,7 +121,7 @@ class LoadTest:
     async def run(self, clients: int, seconds: float, kills: Sequence[str]) -> None:
         """Sends load, and kills the processes of these names at even times; "connections" stands for all those to Postgres."""
         until = time.monotonic() + seconds
-        limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
+        limits = httpx2.Limits(max_connections=clients, max_keepalive_connections=clients)
         async with self.service.client(limits=limits) as client:
             callers = [asyncio.create_task(self._run_client(client, until)) for _ in range(clients)]
             for name in kills:
@@ -132,7 +132,7 @@ class LoadTest:
                     os.kill(self.service.pid(name), signal.SIGKILL)
             await asyncio.gather(*callers)
 
-    async def _run_client(self, client: httpx.AsyncClient, until: float) -> None:
+    async def _run_client(self, client: httpx2.AsyncClient, until: float) -> None:
         while time.monotonic() < until:
             work = asyncio.create_task(send_chat(client))
             if self._chance.random() < 0.15:
@@ -143,7 +143,7 @@ class LoadTest:
             except asyncio.CancelledError:
                 self.outcomes.disconnected += 1
                 continue
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 self.outcomes.broken += 1
                 await asyncio.sleep(0.05)
                 continue
@@ -212,7 +212,7 @@ class LoadTest:
     async def remaining(self, rule: str) -> float:
         async with self.service.client() as client:
             for _ in range(100):
-                with contextlib.suppress(httpx.TransportError):
+                with contextlib.suppress(httpx2.TransportError):
                     answer = await client.get("/v1/limits", params={"model": "m"})
                     if answer.status_code == 200:
                         return next(each["remaining"] for each in answer.json()["data"] if each["rule"] == rule)
@@ -232,7 +232,7 @@ class LoadTest:
         await store.dispose()
 
 
-async def send_chat(client: httpx.AsyncClient) -> httpx.Response:
+async def send_chat(client: httpx2.AsyncClient) -> httpx2.Response:
     body: dict[str, Any] = {
         "model": "m",
         "messages": [{"role": "user", "content": "Hello!"}],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.support.documented_answers import check_answer
 from tests.support.processes.commands import run_command
@@ -60,20 +60,20 @@ class Service:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def client(self, **options: Any) -> httpx.AsyncClient:
+    def client(self, **options: Any) -> httpx2.AsyncClient:
         headers = {"authorization": f"Bearer {self.key}", **options.pop("headers", {})}
         # On this machine: without verify=False each client would load the certificate authorities, which takes 30 ms of processor time.
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_S, verify=False, **options)
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_S, verify=False, **options)
 
-    def admin_client(self) -> httpx.AsyncClient:
+    def admin_client(self) -> httpx2.AsyncClient:
         """Its answers are held to the OpenAPI document."""
         client = self.client(headers={"authorization": f"Bearer {self.admin_key}"})
         client.event_hooks = {"response": [check_answer]}
         return client
 
-    def keyless_client(self) -> httpx.AsyncClient:
+    def keyless_client(self) -> httpx2.AsyncClient:
         """A client that sends no key, unless a request names one."""
-        return httpx.AsyncClient(base_url=self.url, timeout=REQUEST_TIMEOUT_S, verify=False)
+        return httpx2.AsyncClient(base_url=self.url, timeout=REQUEST_TIMEOUT_S, verify=False)
 
     async def wait_for_record(self, id: str, within_s: float = 120) -> dict[str, Any]:
         """An inference as the admin API shows it, once it is recorded."""
@@ -84,7 +84,7 @@ class Service:
                 response = await admin.get(f"/admin/v1/inferences/{id}")
                 return response.status_code not in (404, 503)
 
-            response = httpx.Response(404)
+            response = httpx2.Response(404)
             await wait_until(is_recorded, within_s)
         assert response.status_code == 200, response.text
         return response.json()
@@ -155,8 +155,8 @@ def free_port() -> int:
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx.get(url + "/health/ready", timeout=10, trust_env=False, verify=False).status_code == 200
-    except httpx.TransportError:
+        return httpx2.get(url + "/health/ready", timeout=10, trust_env=False, verify=False).status_code == 200
+    except httpx2.TransportError:
         return False
 
 

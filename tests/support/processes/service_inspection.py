@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 
 from app.store.postgres.database import connect
 from tests.support.processes.service import Service
@@ -18,10 +18,10 @@ from tests.support.processes.wait_until import wait_until
 
 
 @contextlib.asynccontextmanager
-async def connections(service: Service, number: int, key: str | None = None) -> AsyncGenerator[list[httpx.AsyncClient]]:
+async def connections(service: Service, number: int, key: str | None = None) -> AsyncGenerator[list[httpx2.AsyncClient]]:
     """This many callers, each with an open connection of its own: the kernel gives some of them to every worker."""
     headers = {"authorization": f"Bearer {key or service.key}"}
-    one = httpx.Limits(max_connections=1, max_keepalive_connections=1)
+    one = httpx2.Limits(max_connections=1, max_keepalive_connections=1)
     async with contextlib.AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(service.client(headers=headers, limits=one)) for _ in range(number)]
         await asyncio.gather(*(caller.get("/health/live") for caller in callers))

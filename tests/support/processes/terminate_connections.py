@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 import asyncpg
-import httpx
+import httpx2
 
 from app.store.keys.key_format import key_prefix
 from app.store.postgres.database import connect
@@ -28,7 +28,7 @@ async def chat_while_connections_end(service: Service, database_url: str, for_s:
     end_s = time.monotonic() + for_s
     statuses: Counter[int] = Counter()
 
-    async def chat(caller: httpx.AsyncClient, number: int) -> None:
+    async def chat(caller: httpx2.AsyncClient, number: int) -> None:
         sent = 0
         while time.monotonic() < end_s:
             unknown = {"authorization": f"Bearer nx-{number:04x}{sent:08x}-{'x' * 43}"} if number % 2 else {}

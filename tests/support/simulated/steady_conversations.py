@@ -12,7 +12,7 @@ from collections import defaultdict
 from itertools import cycle
 from typing import Any, Literal
 
-import httpx
+import httpx2
 from msgspec import Struct, field
 
 from tests.support.processes import service as services
@@ -52,7 +52,7 @@ class Conversation(Struct):
     api: Literal["chat", "responses", "messages"]
     model: Literal["split", "answer"]
     messages: list[dict[str, str]] = field(default_factory=lambda: list[dict[str, str]]())
-    answers: list[httpx.Headers] = field(default_factory=lambda: list[httpx.Headers]())  # the headers of each
+    answers: list[httpx2.Headers] = field(default_factory=lambda: list[httpx2.Headers]())  # the headers of each
 
 
 async def assert_conversations_keep_their_arms(conversations: int, turns: int, *, kills: int, weights_every_s: float) -> None:
@@ -124,7 +124,7 @@ async def _converse(service: Service, conversation: Conversation, turns: int, at
             conversation.messages.append({"role": "assistant", "content": "An answer."})
 
 
-async def _send(client: httpx.AsyncClient, conversation: Conversation, *, is_streamed: bool) -> httpx.Response:
+async def _send(client: httpx2.AsyncClient, conversation: Conversation, *, is_streamed: bool) -> httpx2.Response:
     """Sends the next turn of a conversation, and repeats it as long as the worker that serves it is killed."""
     body: dict[str, Any] = {"model": conversation.model, "stream": is_streamed}
     headers = {"x-narthex-tags": json.dumps({"ticket": f"T-{conversation.number}"})}
@@ -141,21 +141,21 @@ async def _send(client: httpx.AsyncClient, conversation: Conversation, *, is_str
         body["max_tokens"] = 20
     async with asyncio.timeout(PROCESS_TIMEOUT_S):
         while True:
-            with contextlib.suppress(httpx.TransportError):
+            with contextlib.suppress(httpx2.TransportError):
                 answer = await client.post(PATHS[conversation.api], json=body, headers=headers)
                 assert answer.status_code == 200, (conversation.number, conversation.api, answer.text)
                 return answer
             await asyncio.sleep(0.05)
 
 
-async def _newest_version(client: httpx.AsyncClient) -> int:
+async def _newest_version(client: httpx2.AsyncClient) -> int:
     """Returns the version that serves an episode which begins now."""
     answer = await _send(client, Conversation(-1, "chat", "split", [{"role": "user", "content": "Hello!"}]), is_streamed=False)
     assert "x-narthex-not-enrolled" not in answer.headers
     return int(answer.headers["x-narthex-experiment"].rpartition("@")[2])
 
 
-async def _wait_for_newer_version(client: httpx.AsyncClient) -> None:
+async def _wait_for_newer_version(client: httpx2.AsyncClient) -> None:
     present = await _newest_version(client)
 
     async def is_newer() -> bool:
@@ -173,7 +173,7 @@ async def _has_begun(service: Service) -> bool:
 
 async def _keep_changing_weights(service: Service, every_s: float) -> None:
     for arms in cycle(WEIGHTS):
-        with contextlib.suppress(httpx.TransportError):  # of a worker that is killed
+        with contextlib.suppress(httpx2.TransportError):  # of a worker that is killed
             async with service.admin_client() as admin:
                 change = {"experiment": {"arms": arms}}
                 changed = await admin.patch("/admin/v1/models/split", json=change, headers={"if-match": "*"})

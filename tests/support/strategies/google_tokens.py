@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import parse_qs
 
-import httpx
+import httpx2
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -47,10 +47,10 @@ class TokenServer:
     """A Fetch with these responses in order, the last one repeated. Without any it returns token-1, token-2 and so on."""
 
     def __init__(self, *responses: tuple[int, Any]) -> None:
-        self.requests: list[httpx.Request] = []
+        self.requests: list[httpx2.Request] = []
         self._responses = list(responses)
 
-    async def __call__(self, request: httpx.Request) -> tuple[int, bytes]:
+    async def __call__(self, request: httpx2.Request) -> tuple[int, bytes]:
         self.requests.append(request)
         if not self._responses:
             return 200, json.dumps({"access_token": f"token-{len(self.requests)}", "expires_in": 3599, "token_type": "Bearer"}).encode()

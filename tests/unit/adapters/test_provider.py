@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 from hypothesis import given
@@ -258,7 +258,7 @@ async def test_only_large_constraints_are_translated_in_another_thread(fields: d
     assert [each != threading.get_ident() for each in threads] == [in_thread, in_thread]
 
 
-async def _fetch_nothing(_: httpx.Request) -> tuple[int, bytes]:
+async def _fetch_nothing(_: httpx2.Request) -> tuple[int, bytes]:
     raise AssertionError("no token is fetched for a translation")
 
 

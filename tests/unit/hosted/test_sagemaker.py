@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,7 +73,7 @@ def test_sagemaker_url_has_the_endpoint_in_its_path_and_the_region_in_its_host(
 ) -> None:
     provider = make_sagemaker(base_url, **options)
     built_url = provider.url(base_url, "openai_chat", "e-1", stream)
-    assert provider.complete_url(built_url, AWS_KEYS) == httpx.URL(url)
+    assert provider.complete_url(built_url, AWS_KEYS) == httpx2.URL(url)
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a?b", "a_b", "-a", "a" * 64])

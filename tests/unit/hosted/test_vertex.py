@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -193,7 +193,7 @@ def test_gemini_token_count_is_translated_to_count_tokens() -> None:
     assert body_of(translated)["contents"] == [{"role": "user", "parts": [{"text": "Hello"}]}]
     assert body_of(translated)["systemInstruction"]["parts"] == [{"text": "Be brief."}] and "model" not in body_of(translated)
     assert vertex().url(HOST, operation.name, GEMINI).path.endswith(f"/publishers/google/models/{GEMINI}:countTokens")
-    assert json.loads(operation.read_response(b'{"totalTokens": 7, "totalBillableCharacters": 20}', httpx.Headers(), META)) == {
+    assert json.loads(operation.read_response(b'{"totalTokens": 7, "totalBillableCharacters": 20}', httpx2.Headers(), META)) == {
         "input_tokens": 7
     }
     with pytest.raises(OperationNotSupported):
@@ -319,7 +319,7 @@ def test_embeddings_field_can_be_dropped_and_claude_offers_no_embeddings() -> No
     ],
 )
 def test_embeddings_response_is_translated_to_the_openai_shape(response: dict[str, Any], tokens: int | None) -> None:
-    translated_body = vertex().host_operations["openai_embeddings"].read_response(json.dumps(response).encode(), httpx.Headers(), META)
+    translated_body = vertex().host_operations["openai_embeddings"].read_response(json.dumps(response).encode(), httpx2.Headers(), META)
     edited = CALLER_DIALECTS["openai_embeddings"].edit_response(translated_body, META)
     assert json.loads(edited.raw)["data"] == [{"object": "embedding", "index": 0, "embedding": [0.5, 1]}]
     assert edited.usage is not None and edited.usage.input == tokens
@@ -334,7 +334,7 @@ def test_embeddings_response_is_translated_to_the_openai_shape(response: dict[st
 )
 def test_truncated_embeddings_input_is_an_invalid_upstream_response(response: dict[str, Any]) -> None:
     with pytest.raises(InvalidUpstreamResponse, match="truncated"):
-        vertex().host_operations["openai_embeddings"].read_response(json.dumps(response).encode(), httpx.Headers(), META)
+        vertex().host_operations["openai_embeddings"].read_response(json.dumps(response).encode(), httpx2.Headers(), META)
 
 
 def envelope(code: int, status: str, *details: dict[str, Any], message: str = "A message.") -> bytes:

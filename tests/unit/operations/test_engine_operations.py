@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -144,17 +144,17 @@ def fake_engine(owner: str, *targets: Target) -> FakeEngine:
     cards: list[dict[str, Any]] = [{"id": "base", "owned_by": owner, "max_model_len": 99}]
     requests: list[tuple[str, str, Any]] = []
 
-    def respond(request: httpx.Request) -> httpx.Response:
+    def respond(request: httpx2.Request) -> httpx2.Response:
         body = json.loads(request.content or b"null")
         requests.append((request.method, request.url.path, body))
         if request.url.path.endswith("load_lora_adapter"):
             cards.append({"id": body["lora_name"], "owned_by": owner, "parent": "base"})
         response_body = {"data": cards} if request.url.path == "/v1/models" else {"version": "0.32.0"}
-        return httpx.Response(
-            200, stream=httpx.ByteStream(oversized_responses[0] if oversized_responses else json.dumps(response_body).encode())
+        return httpx2.Response(
+            200, stream=httpx2.ByteStream(oversized_responses[0] if oversized_responses else json.dumps(response_body).encode())
         )
 
-    fleet = Fleet(Settings(probe_interval_s=3600.0), httpx.MockTransport(respond))
+    fleet = Fleet(Settings(probe_interval_s=3600.0), httpx2.MockTransport(respond))
     providers = {name: ProviderConfig("auto", "http://one:1/v1") for name in {target.provider for target in targets}}
     snapshot = Snapshot(1, "h", providers, {"m": ModelConfig(targets)})
     fleet.apply_snapshot(snapshot)

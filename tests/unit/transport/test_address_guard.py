@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.settings import BadSetting, Settings
@@ -130,7 +130,7 @@ def test_an_issuer_behind_the_same_proxy_as_the_gateway_is_called():
 
 
 async def get(transport: Transport, url: str, **extensions: Any) -> int:
-    request = httpx.Request("GET", url, extensions={"timeout": {"connect": 2.0, "total": 5.0}, **extensions})
+    request = httpx2.Request("GET", url, extensions={"timeout": {"connect": 2.0, "total": 5.0}, **extensions})
     response = await transport.handle_async_request(request)
     await response.aclose()
     return response.status_code
@@ -152,7 +152,7 @@ async def test_a_name_is_refused_by_what_it_means_when_it_is_called(engine: Scri
     for now in (["169.254.169.254"], ["127.0.0.1", "169.254.169.254"], ["::ffff:169.254.169.254"]):
         addresses[:] = now
         transport = Transport(guard=guard())
-        with pytest.raises(httpx.ConnectError, match=r"engine\.example \(.*169\.254\.169\.254\)|engine\.example \(::ffff") as failed:
+        with pytest.raises(httpx2.ConnectError, match=r"engine\.example \(.*169\.254\.169\.254\)|engine\.example \(::ffff") as failed:
             await get(transport, url)
         assert isinstance(failed.value.__cause__, AddressRefused)
         await transport.aclose()
@@ -176,7 +176,7 @@ async def test_a_refused_address_gets_no_connection_that_the_machines_own_creden
     url = f"http://127.0.0.1:{engine.port}/v1/models"
     transport = Transport(guard=guard(("127.0.0.1", engine.port)))
     assert await get(transport, url, unguarded=True) == 200
-    with pytest.raises(httpx.ConnectError, match="the gateway itself"):
+    with pytest.raises(httpx2.ConnectError, match="the gateway itself"):
         await get(transport, url)
     assert len(engine.get_requests) == 1
     await transport.aclose()
@@ -184,6 +184,6 @@ async def test_a_refused_address_gets_no_connection_that_the_machines_own_creden
 
 async def test_no_proxy_gets_a_refused_name():
     transport = Transport(guard=guard(), proxy=Proxy("http://127.0.0.1:1"))
-    with pytest.raises(httpx.ConnectError, match="metadata service"):
+    with pytest.raises(httpx2.ConnectError, match="metadata service"):
         await get(transport, "https://metadata.google.internal/")
     await transport.aclose()

@@ -7,7 +7,7 @@ import re
 import socket
 import time
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -125,7 +125,7 @@ def test_cancelled_request_disconnects_from_the_engine_at_once(new_loop: NewLoop
         async with start_engine(script) as engine, open_transport() as transport:
             request = post_request(engine.url, b"x" * 200_000_000 if moment == "sending" else b"{}")
             if moment == "sending pieces":
-                request = httpx.Request("POST", engine.url, content=endless())
+                request = httpx2.Request("POST", engine.url, content=endless())
             task = asyncio.create_task(fetch(transport, request))
             await ready.wait()
             task.cancel()
@@ -238,7 +238,7 @@ def test_connection_handed_to_a_waiter_at_the_last_moment_is_not_lost(new_loop: 
             await first_request
             await asyncio.wait([second])
             if freed == "a connection of a closed transport":
-                assert isinstance(second.exception(), httpx.ConnectError)
+                assert isinstance(second.exception(), httpx2.ConnectError)
                 assert connection.closed
             else:
                 assert second.cancelled() or second.result() == (200, b"ok")
@@ -257,7 +257,7 @@ def test_cancelling_during_connect_leaves_no_connection(new_loop: NewLoop) -> No
             for filler in (first, second):
                 filler.setblocking(False)
                 filler.connect_ex(unresponsive.getsockname())
-            url = httpx.URL(f"http://127.0.0.1:{unresponsive.getsockname()[1]}/")
+            url = httpx2.URL(f"http://127.0.0.1:{unresponsive.getsockname()[1]}/")
             async with open_transport(connections_per_origin=1) as transport:
                 tasks = [asyncio.create_task(fetch(transport, post_request(url))) for _ in range(3)]
                 await asyncio.sleep(0.02)
@@ -287,7 +287,7 @@ def test_closing_a_stream_midway_disconnects_at_once(new_loop: NewLoop) -> None:
             await response.aclose()
             await response.aclose()
             assert await asyncio.wait_for(disconnected_at, 30) - closed_at < 10
-            with pytest.raises(httpx.StreamClosed):
+            with pytest.raises(httpx2.StreamClosed):
                 await anext(response_stream(response))
             assert transport.stats().busy == transport.stats().idle == 0
 
@@ -307,7 +307,7 @@ def test_closing_a_response_ends_its_concurrent_reader(new_loop: NewLoop) -> Non
             reader = asyncio.create_task(response_stream(response).read_all(100))
             await asyncio.sleep(0.01)
             await response.aclose()
-            with pytest.raises(httpx.StreamClosed):
+            with pytest.raises(httpx2.StreamClosed):
                 await reader
 
     run(new_loop, main())
@@ -359,8 +359,8 @@ def test_closing_the_transport_fails_running_and_waiting_requests(new_loop: NewL
             await asyncio.sleep(0.02)
             await transport.aclose()
             ended = await asyncio.gather(*pending_requests, return_exceptions=True)
-            assert [type(one) for one in ended] == [httpx.ReadError, httpx.ReadError, httpx.ConnectError, httpx.ConnectError]
-            with pytest.raises(httpx.ConnectError):
+            assert [type(one) for one in ended] == [httpx2.ReadError, httpx2.ReadError, httpx2.ConnectError, httpx2.ConnectError]
+            with pytest.raises(httpx2.ConnectError):
                 await fetch(transport, post_request(engine.url))
 
     run(new_loop, main())
@@ -376,10 +376,10 @@ def test_closing_the_transport_fails_a_pending_connect(new_loop: NewLoop) -> Non
                 filler.setblocking(False)
                 filler.connect_ex(unresponsive.getsockname())
             async with open_transport() as transport:
-                task = asyncio.create_task(fetch(transport, post_request(httpx.URL(f"http://127.0.0.1:{unresponsive.getsockname()[1]}/"))))
+                task = asyncio.create_task(fetch(transport, post_request(httpx2.URL(f"http://127.0.0.1:{unresponsive.getsockname()[1]}/"))))
                 await asyncio.sleep(0.02)
                 await transport.aclose()
-                with pytest.raises(httpx.ConnectError, match="closed"):
+                with pytest.raises(httpx2.ConnectError, match="closed"):
                     await task
 
     run(new_loop, main())
@@ -390,10 +390,10 @@ def test_refused_connect_is_an_error_and_frees_its_pool_slot(new_loop: NewLoop) 
     async def main() -> None:
         with socket.socket() as not_listening:
             not_listening.bind(("127.0.0.1", 0))  # bound, and not listening
-            url = httpx.URL(f"http://127.0.0.1:{not_listening.getsockname()[1]}/")
+            url = httpx2.URL(f"http://127.0.0.1:{not_listening.getsockname()[1]}/")
             async with open_transport(connections_per_origin=1) as transport:
                 for _ in range(3):
-                    with pytest.raises(httpx.ConnectError):
+                    with pytest.raises(httpx2.ConnectError):
                         await fetch(transport, post_request(url, pool=30))
 
     run(new_loop, main())
@@ -438,7 +438,7 @@ def test_transport_works_under_an_httpx_client(new_loop: NewLoop) -> None:
         async with (
             start_engine(script) as engine,
             open_transport() as transport,
-            httpx.AsyncClient(transport=transport, base_url=engine.url.join("/")) as client,
+            httpx2.AsyncClient(transport=transport, base_url=engine.url.join("/")) as client,
         ):
             moved = await client.post("/moved", json={"a": 1}, follow_redirects=True)
             assert moved.json() == {"packed": True}
@@ -447,7 +447,7 @@ def test_transport_works_under_an_httpx_client(new_loop: NewLoop) -> None:
                 assert b"".join([block async for block in response.aiter_raw()]) == b"onetwo"
             async with client.stream("GET", "/stream") as response:
                 pass
-            with pytest.raises(httpx.RemoteProtocolError) as raised:
+            with pytest.raises(httpx2.RemoteProtocolError) as raised:
                 await client.get("/broken")
             assert raised.value.request.url.path == "/broken"
             assert transport.stats().busy == 0
@@ -460,7 +460,7 @@ def test_transport_error_names_the_origin_and_shows_no_secret(new_loop: NewLoop)
     async def main() -> None:
         async with start_engine(respond_always(b"nonsense")) as engine, open_transport() as transport:
             request = post_request(engine.url.copy_with(query=b"key=secret"), headers={"Authorization": "Bearer secret"})
-            with pytest.raises(httpx.RemoteProtocolError) as raised:
+            with pytest.raises(httpx2.RemoteProtocolError) as raised:
                 await fetch(transport, request)
             assert re.search(rf"http://127.0.0.1:{engine.port}", str(raised.value))
             assert "secret" not in str(raised.value)

@@ -5,7 +5,7 @@ import base64
 import contextlib
 from collections.abc import AsyncGenerator
 
-import httpx
+import httpx2
 import pytest
 
 from providers.transport.proxy import Proxy
@@ -69,7 +69,7 @@ def test_https_host_is_reached_through_the_proxy_and_its_connection_is_reused(ne
         ):
             transport = Transport(tls=client_tls(), proxy=Proxy(f"http://me:p%40ss@{proxy_address}"))
             for _ in range(3):
-                assert await fetch(transport, post_request(httpx.URL("https://engine.test:444/v1"), b"x" * 300_000)) == (200, b"ok")
+                assert await fetch(transport, post_request(httpx2.URL("https://engine.test:444/v1"), b"x" * 300_000)) == (200, b"ok")
             (head,) = proxy.connect_heads
             assert head.startswith("CONNECT engine.test:444 HTTP/1.1\r\nHost: engine.test:444\r\n")
             assert f"Proxy-Authorization: Basic {base64.b64encode(b'me:p@ss').decode()}\r\n" in head
@@ -111,8 +111,8 @@ def test_proxy_refusal_is_a_connect_error_without_its_password(new_loop: NewLoop
     async def main() -> None:
         async with connect_proxy(1, response) as (_, proxy_address):
             transport = Transport(tls=client_tls(), proxy=Proxy(f"http://me:secret@{proxy_address}"))
-            with pytest.raises(httpx.ConnectError, match=message) as raised:
-                await fetch(transport, post_request(httpx.URL("https://engine.test/v1")))
+            with pytest.raises(httpx2.ConnectError, match=message) as raised:
+                await fetch(transport, post_request(httpx2.URL("https://engine.test/v1")))
             assert "secret" not in repr(raised.value) and "secret" not in str(raised.value)
             await transport.aclose()
 
@@ -124,8 +124,8 @@ def test_host_certificate_is_verified_through_the_proxy(new_loop: NewLoop) -> No
     async def main() -> None:
         async with start_engine(respond_always(OK), tls=server_tls()) as engine, connect_proxy(engine.url.port or 0) as (_, proxy_address):
             transport = Transport(tls=client_tls(), proxy=Proxy(proxy_address))
-            with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
-                await fetch(transport, post_request(httpx.URL("https://other.test/v1")))
+            with pytest.raises(httpx2.ConnectError, match=r"(?i)certificate"):
+                await fetch(transport, post_request(httpx2.URL("https://other.test/v1")))
             assert engine.requests == []
             await transport.aclose()
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ from tests.support.raw_engine import (
 LARGE = bytes(range(256)) * 12_000  # 3 MB: far more than any socket takes at once
 
 
-class Pieces(httpx.AsyncByteStream):
+class Pieces(httpx2.AsyncByteStream):
     def __init__(self, *pieces: bytes, fault: Exception | None = None) -> None:
         self.pieces = pieces
         self.fault = fault
@@ -41,7 +41,7 @@ class Pieces(httpx.AsyncByteStream):
             raise self.fault
 
 
-class SyncPieces(httpx.SyncByteStream):
+class SyncPieces(httpx2.SyncByteStream):
     def __init__(self, *pieces: bytes) -> None:
         self.pieces = pieces
 
@@ -55,7 +55,7 @@ def test_request_is_written_exactly_as_given(new_loop: NewLoop) -> None:
         async with start_engine(respond_always(OK)) as engine, open_transport() as transport:
             fields = [(b"X-Mixed-Case", b"1"), (b"x-twice", b"a"), (b"x-twice", "ü".encode()), (b"Authorization", b"Bearer k")]
             url = engine.url.copy_with(raw_path=b"/v1/a%20b?c=d&e")
-            await fetch(transport, httpx.Request("POST", url, headers=fields, stream=httpx.ByteStream(b"{}")))
+            await fetch(transport, httpx2.Request("POST", url, headers=fields, stream=httpx2.ByteStream(b"{}")))
             assert engine.requests == [
                 b"POST /v1/a%20b?c=d&e HTTP/1.1\r\nHost: 127.0.0.1:" + str(engine.port).encode() + b"\r\nX-Mixed-Case: 1\r\n"
                 b"x-twice: a\r\nx-twice: \xc3\xbc\r\nAuthorization: Bearer k\r\nContent-Length: 2\r\n\r\n{}"
@@ -68,7 +68,7 @@ def test_request_is_written_exactly_as_given(new_loop: NewLoop) -> None:
 def test_target_extension_is_sent_byte_for_byte(new_loop: NewLoop) -> None:
     async def main() -> None:
         async with start_engine(respond_always(OK)) as engine, open_transport() as transport:
-            await fetch(transport, httpx.Request("GET", engine.url, extensions={"target": b"/model/a%3A0/[x]|y"}))
+            await fetch(transport, httpx2.Request("GET", engine.url, extensions={"target": b"/model/a%3A0/[x]|y"}))
             assert engine.requests[0].startswith(b"GET /model/a%3A0/[x]|y HTTP/1.1\r\n")
 
     run(new_loop, main())
@@ -82,8 +82,8 @@ BODIES: dict[str, tuple[dict[str, Any], bytes]] = {
     "sync pieces": ({"stream": SyncPieces(b"hel", b"", b"lo")}, b"hello"),
     "many pieces": ({"stream": Pieces(*[LARGE[:100_000]] * 10)}, LARGE[:100_000] * 10),
     "pieces with a length": ({"stream": Pieces(b"hel", b"lo"), "headers": {"Content-Length": "5"}}, b"hello"),
-    "whole, as chunks": ({"stream": httpx.ByteStream(b"hello"), "headers": {"Transfer-Encoding": "chunked"}}, b"hello"),
-    "large, as chunks": ({"stream": httpx.ByteStream(LARGE), "headers": {"Transfer-Encoding": "chunked"}}, LARGE),
+    "whole, as chunks": ({"stream": httpx2.ByteStream(b"hello"), "headers": {"Transfer-Encoding": "chunked"}}, b"hello"),
+    "large, as chunks": ({"stream": httpx2.ByteStream(LARGE), "headers": {"Transfer-Encoding": "chunked"}}, LARGE),
 }
 
 
@@ -94,7 +94,7 @@ def test_request_body_arrives_whole(new_loop: NewLoop, body: str) -> None:
         async with start_engine(respond_always(OK)) as engine, open_transport() as transport:
             given_as, expected = BODIES[body]
             for _ in range(2):
-                assert await fetch(transport, httpx.Request("POST", engine.url, **given_as)) == (200, b"ok")
+                assert await fetch(transport, httpx2.Request("POST", engine.url, **given_as)) == (200, b"ok")
             for request in engine.requests:
                 head, _, wire = request.partition(b"\r\n\r\n")
                 assert (decode_chunked(wire) if b"transfer-encoding" in head.lower() else wire) == expected
@@ -145,9 +145,9 @@ def test_ambiguous_or_smuggled_request_is_not_sent(new_loop: NewLoop) -> None:
     async def main() -> None:
         async with start_engine(respond_always(OK)) as engine, open_transport() as transport:
             for name, forged in FORGED.items():
-                with pytest.raises(httpx.LocalProtocolError) as refused:
+                with pytest.raises(httpx2.LocalProtocolError) as refused:
                     request: dict[str, Any] = {"method": "POST", "url": engine.url, **forged}
-                    await fetch(transport, httpx.Request(**request))
+                    await fetch(transport, httpx2.Request(**request))
                     pytest.fail(f"{name} was sent")
                 assert "Admin" not in str(refused.value)
             assert engine.connections == []
@@ -161,8 +161,8 @@ def test_no_header_can_inject_another(fields: list[tuple[bytes, bytes]]) -> None
     async def main() -> None:
         async with start_engine(respond_always(OK)) as engine, open_transport() as transport:
             try:
-                await fetch(transport, httpx.Request("POST", engine.url, headers=fields, stream=httpx.ByteStream(b"")))
-            except httpx.LocalProtocolError:
+                await fetch(transport, httpx2.Request("POST", engine.url, headers=fields, stream=httpx2.ByteStream(b"")))
+            except httpx2.LocalProtocolError:
                 assert engine.requests == []
                 return
             lines = engine.requests[0].split(b"\r\n")
@@ -177,8 +177,8 @@ def test_no_header_can_inject_another(fields: list[tuple[bytes, bytes]]) -> None
 def test_other_url_schemes_are_unsupported(new_loop: NewLoop, url: str) -> None:
     async def main() -> None:
         async with open_transport() as transport:
-            with pytest.raises(httpx.UnsupportedProtocol):
-                await transport.handle_async_request(httpx.Request("GET", url))
+            with pytest.raises(httpx2.UnsupportedProtocol):
+                await transport.handle_async_request(httpx2.Request("GET", url))
 
     run(new_loop, main())
 
@@ -197,8 +197,8 @@ def test_request_body_failing_midway_fails_the_request_and_disconnects(new_loop:
         async with start_engine(script) as engine, open_transport() as transport:
             headers = {} if length is None else {"Content-Length": str(length)}
             fault = LookupError("the caller's own")
-            with pytest.raises((LookupError, httpx.LocalProtocolError)) as raised:
-                await fetch(transport, httpx.Request("POST", engine.url, headers=headers, stream=Pieces(b"he", b"llo", fault=fault)))
+            with pytest.raises((LookupError, httpx2.LocalProtocolError)) as raised:
+                await fetch(transport, httpx2.Request("POST", engine.url, headers=headers, stream=Pieces(b"he", b"llo", fault=fault)))
             assert raised.value is fault or length == 3
             await disconnected.wait()
 
@@ -209,8 +209,8 @@ def test_request_body_failing_midway_fails_the_request_and_disconnects(new_loop:
 def test_request_body_shorter_than_its_content_length_is_an_error(new_loop: NewLoop) -> None:
     async def main() -> None:
         async with start_engine(respond_always(OK)) as engine, open_transport() as transport:
-            with pytest.raises(httpx.LocalProtocolError, match="has 3 bytes"):
-                await fetch(transport, httpx.Request("POST", engine.url, headers={"Content-Length": "5"}, stream=Pieces(b"abc")))
+            with pytest.raises(httpx2.LocalProtocolError, match="has 3 bytes"):
+                await fetch(transport, httpx2.Request("POST", engine.url, headers={"Content-Length": "5"}, stream=Pieces(b"abc")))
             assert await fetch(transport, post_request(engine.url)) == (200, b"ok")
 
     run(new_loop, main())
@@ -227,7 +227,7 @@ def test_response_before_the_request_is_fully_sent_is_returned(new_loop: NewLoop
 
         async with start_engine(script) as engine, open_transport() as transport:
             for _ in range(3):
-                assert await fetch(transport, httpx.Request("POST", engine.url, extensions={"timeout": {"first": 30}}, **body)) == (
+                assert await fetch(transport, httpx2.Request("POST", engine.url, extensions={"timeout": {"first": 30}}, **body)) == (
                     413,
                     b"too large",
                 )
@@ -242,7 +242,7 @@ def test_response_may_begin_while_the_request_is_still_being_sent(new_loop: NewL
     async def main() -> None:
         begun = asyncio.Event()
 
-        class SlowStream(httpx.AsyncByteStream):
+        class SlowStream(httpx2.AsyncByteStream):
             async def __aiter__(self) -> AsyncIterator[bytes]:
                 yield b"hello"
                 await begun.wait()
@@ -255,7 +255,7 @@ def test_response_may_begin_while_the_request_is_still_being_sent(new_loop: NewL
                 await connection.send(b"later")
 
         async with start_engine(script) as engine, open_transport() as transport:
-            stream = response_stream(await transport.handle_async_request(httpx.Request("POST", engine.url, stream=SlowStream())))
+            stream = response_stream(await transport.handle_async_request(httpx2.Request("POST", engine.url, stream=SlowStream())))
             assert await anext(stream) == b"early"
             begun.set()
             assert await stream.read_all(100) == b"later"
@@ -299,9 +299,9 @@ def test_request_on_a_stale_connection_is_retried_only_once(new_loop: NewLoop) -
 
         async with start_engine(script) as engine, open_transport() as transport:
             await fetch(transport, post_request(engine.url))
-            with pytest.raises(httpx.RemoteProtocolError, match="without a response"):
+            with pytest.raises(httpx2.RemoteProtocolError, match="without a response"):
                 await fetch(transport, post_request(engine.url))
-            with pytest.raises(httpx.RemoteProtocolError, match="without a response"):
+            with pytest.raises(httpx2.RemoteProtocolError, match="without a response"):
                 await fetch(transport, post_request(engine.url))
             assert [len(connection.requests) for connection in engine.connections] == [2, 1, 1]
 
@@ -328,7 +328,7 @@ def test_request_the_engine_may_have_started_is_not_retried(new_loop: NewLoop, w
 
         async with start_engine(script) as engine, open_transport() as transport:
             await fetch(transport, post_request(engine.url))
-            with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+            with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
                 await fetch(transport, post_request(engine.url))
             assert len(engine.requests) == 2
 
@@ -340,7 +340,7 @@ def test_streamed_request_body_uses_a_fresh_connection(new_loop: NewLoop) -> Non
     async def main() -> None:
         async with start_engine(respond_always(OK)) as engine, open_transport(connections_per_origin=1) as transport:
             for _ in range(2):
-                assert await fetch(transport, httpx.Request("POST", engine.url, stream=Pieces(b"a", b"b"))) == (200, b"ok")
+                assert await fetch(transport, httpx2.Request("POST", engine.url, stream=Pieces(b"a", b"b"))) == (200, b"ok")
             assert len(engine.connections) == 2
             assert await fetch(transport, post_request(engine.url)) == (200, b"ok")
             assert len(engine.connections) == 2

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -137,7 +137,7 @@ def test_response_truncated_at_any_byte_is_an_error(new_loop: NewLoop, wire: byt
 
         async with start_engine(script) as engine, open_transport() as transport:
             for _ in range(len(wire)):
-                with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+                with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
                     await fetch(transport, post_request(engine.url, first=30, read=30))
             assert (await fetch(transport, post_request(engine.url, first=30, read=30)))[0] == 200
             assert transport.stats().idle <= 1
@@ -155,7 +155,7 @@ def test_connection_reset_is_an_error_for_a_body_delimited_by_close(new_loop: Ne
             connection.reset()
 
         async with start_engine(script) as engine, open_transport() as transport:
-            with pytest.raises(httpx.ReadError):
+            with pytest.raises(httpx2.ReadError):
                 await fetch(transport, post_request(engine.url))
 
     run(new_loop, main())
@@ -169,7 +169,7 @@ def test_data_before_a_protocol_error_is_delivered_first(new_loop: NewLoop) -> N
             stream = response_stream(await transport.handle_async_request(post_request(engine.url)))
             assert await anext(stream) == b"abcdef"
             for _ in range(2):
-                with pytest.raises(httpx.RemoteProtocolError):
+                with pytest.raises(httpx2.RemoteProtocolError):
                     await anext(stream)
 
     run(new_loop, main())
@@ -224,7 +224,7 @@ def test_malformed_response_fails_at_once_and_closes_the_connection(new_loop: Ne
         async with start_engine(script) as engine, open_transport() as transport:
             for name in MALFORMED:
                 began = time.monotonic()
-                with pytest.raises(httpx.RemoteProtocolError):
+                with pytest.raises(httpx2.RemoteProtocolError):
                     await fetch(transport, post_request(engine.url, first=60, read=60))
                     pytest.fail(f"{name} passed as a response")
                 assert time.monotonic() - began < 20, name
@@ -253,7 +253,7 @@ def test_damaged_response_never_hangs_and_never_corrupts_the_next(new_loop: NewL
                     return
 
         async with start_engine(script) as engine, open_transport() as transport:
-            with suppress(httpx.TransportError):
+            with suppress(httpx2.TransportError):
                 await fetch(transport, post_request(engine.url, b"damaged", first=30, read=30))
             assert await fetch(transport, post_request(engine.url, b"next", first=30, read=30)) == (200, b"ok")
 
@@ -291,7 +291,7 @@ def test_endless_response_part_is_refused_within_a_size_limit(new_loop: NewLoop,
                 await connection.send(more)
 
         async with start_engine(script) as engine, open_transport() as transport:
-            with pytest.raises(httpx.RemoteProtocolError):
+            with pytest.raises(httpx2.RemoteProtocolError):
                 await fetch(transport, post_request(engine.url, first=30, read=30))
             await asyncio.sleep(0.01)
             assert sent < 1 << 20
@@ -379,7 +379,7 @@ def test_response_over_the_size_limit_is_refused_and_disconnected(new_loop: NewL
 
         async with start_engine(script) as engine, open_transport() as transport:
             response = await transport.handle_async_request(post_request(engine.url))
-            with pytest.raises(httpx.TransportError, match="longer than 500 bytes"):
+            with pytest.raises(httpx2.TransportError, match="longer than 500 bytes"):
                 await response_stream(response).read_all(500)
             await asyncio.sleep(0.01)
 
@@ -439,7 +439,7 @@ def test_response_without_a_body_leaves_the_connection_reusable(new_loop: NewLoo
     async def main() -> None:
         async with start_engine(respond_always(wire)) as engine, open_transport() as transport:
             for _ in range(3):
-                assert (await fetch(transport, httpx.Request(method, engine.url, extensions={"timeout": {"read": 30}})))[1] == b""
+                assert (await fetch(transport, httpx2.Request(method, engine.url, extensions={"timeout": {"read": 30}})))[1] == b""
             assert len(engine.connections) == 1
 
     run(new_loop, main())

@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 import pytest
 
 from providers.transport.transport import SWEEP_S
@@ -29,7 +29,7 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
 
 
 @contextmanager
-def times_out_after(limit_s: float, kind: type[httpx.TimeoutException]) -> Generator[None]:
+def times_out_after(limit_s: float, kind: type[httpx2.TimeoutException]) -> Generator[None]:
     """Asserts that a timeout is never early. A busy machine may add up to 30 s; timeouts that must not fire are longer."""
     began = time.monotonic()
     with pytest.raises(kind) as raised:
@@ -47,11 +47,11 @@ def test_connect_times_out_when_the_engine_does_not_accept(new_loop: NewLoop) ->
             for filler in (first, second):  # the queue is full, so the next connect gets no reply
                 filler.setblocking(False)
                 filler.connect_ex(unresponsive.getsockname())
-            url = httpx.URL(f"http://127.0.0.1:{unresponsive.getsockname()[1]}/")
+            url = httpx2.URL(f"http://127.0.0.1:{unresponsive.getsockname()[1]}/")
             async with open_transport() as transport:
-                with times_out_after(0.1, httpx.ConnectTimeout):
+                with times_out_after(0.1, httpx2.ConnectTimeout):
                     await fetch(transport, post_request(url, connect=0.1))
-                with times_out_after(0.1, httpx.ConnectTimeout):
+                with times_out_after(0.1, httpx2.ConnectTimeout):
                     await fetch(transport, post_request(url, total=0.1))
 
     run(new_loop, main())
@@ -68,7 +68,7 @@ def test_silent_engine_times_out_and_is_disconnected(new_loop: NewLoop, timeout:
             disconnects.append(await connection.sees_disconnect())
 
         async with start_engine(script) as engine, open_transport() as transport:
-            with times_out_after(0.1, httpx.ReadTimeout):
+            with times_out_after(0.1, httpx2.ReadTimeout):
                 await fetch(transport, post_request(engine.url, b"{}", None, **timeout))
             await wait_until(lambda: disconnects == [True])
 
@@ -85,7 +85,7 @@ def test_response_head_alone_does_not_meet_the_first_byte_timeout(new_loop: NewL
             await connection.sees_disconnect()
 
         async with start_engine(script) as engine, open_transport() as transport:
-            with times_out_after(0.3, httpx.ReadTimeout):
+            with times_out_after(0.3, httpx2.ReadTimeout):
                 await fetch(transport, post_request(engine.url, first=0.3, read=0.01))
 
     run(new_loop, main())
@@ -106,7 +106,7 @@ def test_read_timeout_is_measured_from_the_last_block(new_loop: NewLoop) -> None
             stream = response_stream(await transport.handle_async_request(post_request(engine.url, first=30, read=0.5)))
             for _ in range(4):
                 assert await anext(stream) == b"x"
-            with times_out_after(0.5, httpx.ReadTimeout):
+            with times_out_after(0.5, httpx2.ReadTimeout):
                 await anext(stream)
 
     run(new_loop, main())
@@ -123,7 +123,7 @@ def test_total_timeout_ends_a_response_that_keeps_sending(new_loop: NewLoop) -> 
                 await asyncio.sleep(0.01)
 
         async with start_engine(script) as engine, open_transport() as transport:
-            with times_out_after(0.4, httpx.ReadTimeout):
+            with times_out_after(0.4, httpx2.ReadTimeout):
                 await fetch(transport, post_request(engine.url, read=60, total=0.4))
 
     run(new_loop, main())
@@ -140,7 +140,7 @@ def test_write_times_out_when_the_engine_does_not_read_the_request(new_loop: New
             await timed_out.wait()
 
         async with start_engine(script) as engine, open_transport() as transport:
-            with times_out_after(0.2, httpx.WriteTimeout):
+            with times_out_after(0.2, httpx2.WriteTimeout):
                 await fetch(transport, post_request(engine.url, b"x" * 30_000_000, read=0.05, first=0.05, headers=None, **timeout))
             timed_out.set()
 
@@ -177,9 +177,9 @@ def test_waiting_for_a_full_pool_times_out(new_loop: NewLoop) -> None:
         async with start_engine(script) as engine, open_transport(connections_per_origin=2) as transport:
             busy = [asyncio.create_task(fetch(transport, post_request(engine.url))) for _ in range(2)]
             await wait_until(lambda: transport.stats().busy == 2)
-            with times_out_after(0.2, httpx.PoolTimeout):
+            with times_out_after(0.2, httpx2.PoolTimeout):
                 await fetch(transport, post_request(engine.url, pool=0.2))
-            with times_out_after(0.2, httpx.PoolTimeout):
+            with times_out_after(0.2, httpx2.PoolTimeout):
                 await fetch(transport, post_request(engine.url, total=0.2))
             waiting = [asyncio.create_task(fetch(transport, post_request(engine.url, pool=60))) for _ in range(6)]
             await asyncio.sleep(0.02)
@@ -251,7 +251,7 @@ def test_total_timeout_ends_a_response_nobody_reads(new_loop: NewLoop) -> None:
         async with start_engine(script) as engine, open_transport() as transport:
             stream = response_stream(await transport.handle_async_request(post_request(engine.url, total=1.5)))
             await wait_until(lambda: transport.stats().busy == 0)
-            with pytest.raises(httpx.ReadTimeout):
+            with pytest.raises(httpx2.ReadTimeout):
                 async for _ in stream:
                     pass
 

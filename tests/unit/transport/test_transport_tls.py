@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from providers.transport.tls import tls_context
@@ -60,7 +60,7 @@ def test_ca_bundle_makes_a_private_authority_trusted(new_loop: NewLoop) -> None:
 def test_unknown_certificate_authority_is_refused(new_loop: NewLoop) -> None:
     async def main() -> None:
         async with start_engine(respond_always(OK), tls=server_tls()) as engine, open_transport(tls=tls_context()) as transport:
-            with pytest.raises(httpx.ConnectError, match=r"(?i)certificate verify failed"):
+            with pytest.raises(httpx2.ConnectError, match=r"(?i)certificate verify failed"):
                 await fetch(transport, post_request(engine.url))
             assert engine.requests == []
 
@@ -72,11 +72,11 @@ def test_certificate_must_match_the_host_name(new_loop: NewLoop) -> None:
     async def main() -> None:
         async with start_engine(respond_always(OK), tls=server_tls()) as engine, open_transport(tls=client_tls()) as transport:
             for name, is_valid in [("engine.test", True), ("other.test", False), ("localhost", True)]:
-                request = httpx.Request("GET", engine.url, extensions={"sni_hostname": name})
+                request = httpx2.Request("GET", engine.url, extensions={"sni_hostname": name})
                 if is_valid:
                     assert await fetch(transport, request) == (200, b"ok")
                 else:
-                    with pytest.raises(httpx.ConnectError, match=r"(?i)mismatch"):
+                    with pytest.raises(httpx2.ConnectError, match=r"(?i)mismatch"):
                         await fetch(transport, request)
 
     run(new_loop, main())
@@ -90,7 +90,7 @@ def test_sni_host_name_is_sent_and_its_connections_are_not_shared(new_loop: NewL
         tls.sni_callback = lambda _socket, name, _context: requested_names.append(name)
         async with start_engine(respond_always(OK), tls=tls) as engine, open_transport(tls=client_tls()) as transport:
             for name in ("engine.test", "localhost", "engine.test"):
-                await fetch(transport, httpx.Request("GET", engine.url, extensions={"sni_hostname": name}))
+                await fetch(transport, httpx2.Request("GET", engine.url, extensions={"sni_hostname": name}))
             await fetch(transport, post_request(engine.url.copy_with(host="localhost")))
             assert requested_names == ["engine.test", "localhost", "localhost"]
 
@@ -116,7 +116,7 @@ def test_streaming_timeout_and_disconnect_work_under_tls(new_loop: NewLoop) -> N
             response = await transport.handle_async_request(post_request(engine.url, b"half"))
             assert await anext(response_stream(response)) == b"half"
             await response.aclose()
-            with pytest.raises(httpx.ReadTimeout):
+            with pytest.raises(httpx2.ReadTimeout):
                 await fetch(transport, post_request(engine.url, b"half", read=0.1))
             await wait_until(lambda: disconnects == [True, True])
 
@@ -131,7 +131,7 @@ def test_truncated_body_under_tls_is_an_error(new_loop: NewLoop) -> None:
             await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
 
         async with start_engine(script, tls=server_tls()) as engine, open_transport(tls=client_tls()) as transport:
-            with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+            with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
                 await fetch(transport, post_request(engine.url, read=30))
 
     run(new_loop, main())
@@ -155,7 +155,7 @@ def test_failed_tls_handshake_leaves_no_connection(new_loop: NewLoop, ending: st
             if ending == "cancelled":
                 await wait_until(lambda: len(engine.connections) == 1)
                 pending_request.cancel()
-            expected = {"timeout": httpx.ConnectTimeout, "cancelled": asyncio.CancelledError, "not TLS": httpx.ConnectError}[ending]
+            expected = {"timeout": httpx2.ConnectTimeout, "cancelled": asyncio.CancelledError, "not TLS": httpx2.ConnectError}[ending]
             with pytest.raises(expected):
                 await pending_request
             await wait_until(lambda: disconnects == [True])

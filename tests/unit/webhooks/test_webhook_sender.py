@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Any, cast
 
-import httpx
+import httpx2
 import pytest
 
 from app.settings import Networks, Settings
@@ -19,16 +19,16 @@ from providers.transport.transport import Transport
 VAULT = Vault(["0123456789abcdefghijklmnopqrstuvwxyz"])
 
 
-class FakeTransport(httpx.AsyncBaseTransport):
+class FakeTransport(httpx2.AsyncBaseTransport):
     """Notes where requests go; `status`: of every response."""
 
     def __init__(self, status: int = 200) -> None:
-        self.requests: list[httpx.Request] = []
+        self.requests: list[httpx2.Request] = []
         self.status = status
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
-        return httpx.Response(self.status, headers={"location": "http://10.0.0.1/"}, stream=httpx.ByteStream(b"x" * 100_000))
+        return httpx2.Response(self.status, headers={"location": "http://10.0.0.1/"}, stream=httpx2.ByteStream(b"x" * 100_000))
 
 
 def due(url: str) -> DueDelivery:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-import httpx
+import httpx2
 from msgspec import Meta, Struct
 
 from app.domain.snapshot import Snapshot
@@ -191,7 +191,7 @@ def _to_load(endpoint: Endpoint) -> EndpointLoad:
 
 
 def _to_connections(endpoint: Endpoint, connections: Mapping[str, AddressConnections], max_connections: int) -> EndpointConnections:
-    url = httpx.URL(endpoint.base_url)
+    url = httpx2.URL(endpoint.base_url)
     current = connections.get(f"{url.scheme}://{url.netloc.decode()}", AddressConnections(0, 0, 0, max_connections))
     return EndpointConnections(current.busy, current.idle, current.max_busy, current.waiting)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 
 from app.domain.errors import BadConfiguration
 from app.domain.snapshot import Snapshot
@@ -18,7 +18,7 @@ def check_new_addresses(before: Snapshot, wanted: Snapshot, guard: AddressGuard)
     for path, address in _addresses(wanted):
         if address in known:
             continue
-        url = httpx.URL(address.removeprefix("dns+"))
+        url = httpx2.URL(address.removeprefix("dns+"))
         try:
             guard.check_host(url.host, url.port or (443 if url.scheme == "https" else 80))
         except AddressRefused as refused:

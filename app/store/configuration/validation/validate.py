@@ -3,7 +3,7 @@
 import re
 from typing import Any, cast
 
-import httpx
+import httpx2
 
 from app.domain.callers import DroppableFields
 from app.domain.errors import BadConfiguration
@@ -251,17 +251,17 @@ def _check_credential_address(path: str, adapter: Provider, config: ProviderConf
     """Raises BadConfiguration for a credential of the machine's cloud identity at an address outside that cloud."""
     try:
         for reference in config.credentials:
-            adapter.check_credential_host(reference, httpx.URL(address))
+            adapter.check_credential_host(reference, httpx2.URL(address))
     except CredentialError as fault:
         raise BadConfiguration(f"{path}: {fault}") from None
 
 
 def _check_url(path: str, url: str) -> None:
-    """Raises BadConfiguration for an address that httpx cannot use, or that holds a secret: addresses are shown and recorded."""
+    """Raises BadConfiguration for an address that httpx2 cannot use, or that holds a secret: addresses are shown and recorded."""
     try:
-        parsed = httpx.URL(url.removeprefix("dns+") if url.startswith("dns+http://") else url)
+        parsed = httpx2.URL(url.removeprefix("dns+") if url.startswith("dns+http://") else url)
         has_port = parsed.port is None or 0 < parsed.port < 65536
-    except (httpx.InvalidURL, ValueError):
+    except (httpx2.InvalidURL, ValueError):
         raise BadConfiguration(f"{path}: {_redacted_url(url)} is not an address; it should look like http://10.0.0.5:8000.") from None
     if parsed.scheme not in ("http", "https") or not parsed.host or not has_port or any(character.isspace() for character in url):
         raise BadConfiguration(f"{path}: {_redacted_url(url)} is not an address; it should look like http://10.0.0.5:8000.")

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, cast
 
-import httpx
+import httpx2
 import pytest
 from litestar import Litestar
 from litestar.exceptions import LitestarDeprecationWarning
@@ -20,12 +20,12 @@ from providers.transport.write_batcher import WriteBatcher
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 
 
-def client_of(application: Litestar) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(cast(Any, application)), base_url="http://127.0.0.1:8787")
+def client_of(application: Litestar) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(cast(Any, application)), base_url="http://127.0.0.1:8787")
 
 
 @pytest.fixture
-async def without() -> AsyncGenerator[httpx.AsyncClient]:
+async def without() -> AsyncGenerator[httpx2.AsyncClient]:
     settings = Settings(database_url="postgresql://nobody@127.0.0.1:9/none", redis_url="redis://127.0.0.1:9", dashboard="off")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LitestarDeprecationWarning)  # about the style of parameters
@@ -34,7 +34,7 @@ async def without() -> AsyncGenerator[httpx.AsyncClient]:
         yield client
 
 
-async def test_nothing_leads_to_a_dashboard_that_is_off(without: httpx.AsyncClient) -> None:
+async def test_nothing_leads_to_a_dashboard_that_is_off(without: httpx2.AsyncClient) -> None:
     for path in ("/dashboard", "/dashboard/requests", "/dashboard/static/icon.svg"):
         assert (await without.get(path, headers=BROWSER)).status_code == 404, path
     start = await without.get("/", headers=BROWSER)
@@ -44,7 +44,7 @@ async def test_nothing_leads_to_a_dashboard_that_is_off(without: httpx.AsyncClie
     assert "Dashboard" not in banner_text(Settings(home=Path("/nowhere"), dashboard="off"), "nx-1", "nxo-1")
 
 
-async def test_reference_is_whole_without_the_dashboard(without: httpx.AsyncClient) -> None:
+async def test_reference_is_whole_without_the_dashboard(without: httpx2.AsyncClient) -> None:
     page = await without.get("/docs")
     assert page.status_code == 200 and "data-dashboard" not in page.text
     files = re.findall(r'(?:src|href)="(/docs/static/[^"]+)"', page.text)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-import httpx
+import httpx2
 import pytest
 from msgspec.structs import replace
 
@@ -70,7 +70,7 @@ class ConnectedCaller:
     disconnected = False
 
 
-class FakeHost(httpx.AsyncBaseTransport):
+class FakeHost(httpx2.AsyncBaseTransport):
     """Responds by the credential of a request. `credentials_used` holds them in order."""
 
     def __init__(self, **responses: tuple[int, Any]) -> None:
@@ -80,11 +80,11 @@ class FakeHost(httpx.AsyncBaseTransport):
     def respond(self, credential: str, status: int, body: Any) -> None:
         self._responses[credential] = status, body
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         credential = request.headers["authorization"].removeprefix("Bearer ")
         self.credentials_used.append(credential)
         status, body = self._responses[credential]
-        return httpx.Response(status, headers={"content-type": "application/json"}, stream=BufferedResponse(json.dumps(body).encode()))
+        return httpx2.Response(status, headers={"content-type": "application/json"}, stream=BufferedResponse(json.dumps(body).encode()))
 
 
 class FakeSigner:
@@ -174,7 +174,7 @@ def _provider_with_signers(endpoint: Endpoint, signers: dict[str, Callable[[], A
 
 
 async def fail_to_connect() -> list[Header]:
-    raise httpx.ConnectTimeout("nobody there")
+    raise httpx2.ConnectTimeout("nobody there")
 
 
 async def wait_forever() -> list[Header]:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Any, cast
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 
@@ -41,14 +41,14 @@ FAILURE: Answer = (500, {"error": {"message": "CUDA error"}}, {})
 MAX_FAILURES = 3
 
 
-class FakeHosts(httpx.AsyncBaseTransport):
+class FakeHosts(httpx2.AsyncBaseTransport):
     """Engines by their names; one without an answer gives none. `called`: which were, in order."""
 
     def __init__(self, **answers: Answer | None) -> None:
         self.answers = answers
         self.called: list[str] = []
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.called.append(request.url.host)
         answer = self.answers[request.url.host]
         if answer is None:
@@ -56,7 +56,7 @@ class FakeHosts(httpx.AsyncBaseTransport):
         status, body, headers = answer or ANSWER
         raw = msgspec.json.encode(body)
         fields = {"content-type": "application/json", "content-length": str(len(raw)), **headers}
-        return httpx.Response(status, headers=fields, stream=BufferedResponse(raw))
+        return httpx2.Response(status, headers=fields, stream=BufferedResponse(raw))
 
 
 class Gateway:
@@ -80,7 +80,7 @@ class Gateway:
 
     def opened(self) -> set[str]:
         now = time.monotonic()
-        return {httpx.URL(each.base_url).host for each in self.fleet.endpoints if each.breaker.is_open(now)}
+        return {httpx2.URL(each.base_url).host for each in self.fleet.endpoints if each.breaker.is_open(now)}
 
     async def send(self, team: str) -> int:
         """The status that a caller of the team gets."""

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.routing import ModelConfig, ProviderConfig, Target
@@ -31,8 +31,8 @@ VAULT = Vault(["a key for the tests of credentials, random"])
 TEMPLATE_KEY = RequestTemplateKey("openai_chat")
 
 
-async def refuse_connection(request: httpx.Request) -> tuple[int, bytes]:
-    raise httpx.ConnectError("no token server is called here")
+async def refuse_connection(request: httpx2.Request) -> tuple[int, bytes]:
+    raise httpx2.ConnectError("no token server is called here")
 
 
 def credential_pool(*references: str, **stored: str) -> CredentialPool:
@@ -50,7 +50,7 @@ async def sent_authorization(client: CredentialClient, provider: Provider = PROV
 
 
 def fleet_with(credentials: tuple[str, ...], **stored: str) -> tuple[Fleet, Endpoint]:
-    fleet = Fleet(Settings(), httpx.MockTransport(lambda _: httpx.Response(404)), VAULT)
+    fleet = Fleet(Settings(), httpx2.MockTransport(lambda _: httpx2.Response(404)), VAULT)
     fleet.apply_snapshot(snapshot_with(credentials, **stored))
     (endpoint,) = fleet.endpoints
     return fleet, endpoint
@@ -208,7 +208,7 @@ def test_targets_whose_credentials_are_all_cooling_down_are_tried_last():
     models = {"m": ModelConfig((Target("one", "m"), Target("two", "m")))}
     encrypted = {name: VAULT.encrypt(name, f"sk-{name}") for name in ("a", "b")}
     snapshot = build_snapshot(1, providers, models, credentials=encrypted)
-    fleet = Fleet(Settings(), httpx.MockTransport(lambda _: httpx.Response(404)), VAULT)
+    fleet = Fleet(Settings(), httpx2.MockTransport(lambda _: httpx2.Response(404)), VAULT)
     fleet.apply_snapshot(snapshot)
     first, second = fleet.table.endpoints_of(Target("one", "m"))[0].credential_pool.gateway_clients
     assert planned_providers(fleet, snapshot, "one", "two") == ["one", "two"]
@@ -234,7 +234,7 @@ def test_cooldown_for_one_model_does_not_affect_another() -> None:
     a.cooldown.record_model_overload("large", 30)
     assert pool.candidates({}, "large") == [b, a] and pool.candidates({}, "small") == [a, b]
     headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"}
-    b.cooldown.record_headers("large", httpx.Headers(headers))
+    b.cooldown.record_headers("large", httpx2.Headers(headers))
     assert pool.in_cooldown(time.monotonic(), "large") and not pool.in_cooldown(time.monotonic(), "small")
     a.cooldown.record_refusal()
     assert pool.candidates({}, "small") == [b, a]

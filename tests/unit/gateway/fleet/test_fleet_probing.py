@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from msgspec import Raw
 
@@ -35,28 +35,28 @@ SGLANG: Mapping[str, Any] = {
 }
 
 
-def engine_handler(responses: Mapping[str, Any], requested_paths: list[str] | None = None) -> Callable[[httpx.Request], httpx.Response]:
+def engine_handler(responses: Mapping[str, Any], requested_paths: list[str] | None = None) -> Callable[[httpx2.Request], httpx2.Response]:
     """A server with these responses by path; the key "*" makes it unreachable."""
 
-    def handle(request: httpx.Request) -> httpx.Response:
+    def handle(request: httpx2.Request) -> httpx2.Response:
         if requested_paths is not None:
             requested_paths.append(request.url.path)
         body = responses.get(request.url.path)
         if responses.get("*") is not None:
-            raise httpx.ConnectError("nobody listens")
-        return httpx.Response(404 if body is None else 200, stream=httpx.ByteStream(json.dumps(body).encode()))
+            raise httpx2.ConnectError("nobody listens")
+        return httpx2.Response(404 if body is None else 200, stream=httpx2.ByteStream(json.dumps(body).encode()))
 
     return handle
 
 
-def one_broken_host_handler(request: httpx.Request) -> httpx.Response:
+def one_broken_host_handler(request: httpx2.Request) -> httpx2.Response:
     if request.url.host == "healthy":
         return engine_handler(VLLM)(request)
-    return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"not gzip"))
+    return httpx2.Response(200, headers={"content-encoding": "gzip"}, stream=httpx2.ByteStream(b"not gzip"))
 
 
-def fleet_with(handler: Callable[[httpx.Request], httpx.Response], adapter: str = "vllm", **options: Any) -> tuple[Fleet, Endpoint]:
-    fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(handler))
+def fleet_with(handler: Callable[[httpx2.Request], httpx2.Response], adapter: str = "vllm", **options: Any) -> tuple[Fleet, Endpoint]:
+    fleet = Fleet(Settings(probe_interval_s=0.01), httpx2.MockTransport(handler))
     target = Target("gpu", "m")
     fleet.apply_snapshot(
         Snapshot(1, "h", {"gpu": ProviderConfig(adapter, "http://one:1/v1", options=options)}, {"m": ModelConfig((target,))})
@@ -76,7 +76,7 @@ async def run_until(fleet: Fleet, condition: Callable[[], bool]) -> None:
 
 
 async def test_unreadable_probe_response_does_not_stop_the_probing():
-    fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(one_broken_host_handler))
+    fleet = Fleet(Settings(probe_interval_s=0.01), httpx2.MockTransport(one_broken_host_handler))
     fleet.apply_snapshot(SNAPSHOT)
     healthy_endpoint = next(endpoint for endpoint in fleet.table.endpoints_of(TARGET) if endpoint.base_url == "http://healthy:2")
     for _ in range(3):  # each time the broken endpoint is probed as well
@@ -103,15 +103,15 @@ async def test_auto_adapter_detects_the_engine_without_a_warning(caplog: pytest.
     assert [each for each in caplog.records if each.name.startswith(("app", "providers"))] == []
 
 
-def web_server(request: httpx.Request) -> httpx.Response:
+def web_server(request: httpx2.Request) -> httpx2.Response:
     """Another service of the company, at the address that a provider should have."""
     found = request.method == "GET" and request.url.path == "/info"
     body = b'{"version": "1.0", "app": {"name": "wiki"}}' if found else b"<html>Not found</html>"
-    return httpx.Response(200 if found else 404, headers={"content-type": "text/html"}, stream=httpx.ByteStream(body))
+    return httpx2.Response(200 if found else 404, headers={"content-type": "text/html"}, stream=httpx2.ByteStream(body))
 
 
 async def test_address_without_such_an_api_is_not_ready_and_one_that_gets_it_is():
-    answers: list[Callable[[httpx.Request], httpx.Response]] = [web_server]
+    answers: list[Callable[[httpx2.Request], httpx2.Response]] = [web_server]
     fleet, endpoint = fleet_with(lambda request: answers[-1](request))
     await run_until(fleet, lambda: endpoint.health == "no_api")
     assert endpoint.in_cooldown(time.monotonic(), "m")
@@ -121,9 +121,9 @@ async def test_address_without_such_an_api_is_not_ready_and_one_that_gets_it_is(
 
 
 async def test_server_that_has_only_the_chat_route_is_ready():
-    def handle(request: httpx.Request) -> httpx.Response:
+    def handle(request: httpx2.Request) -> httpx2.Response:
         is_chat = request.method == "POST" and request.url.path == "/v1/chat/completions"
-        return httpx.Response(400 if is_chat else 404, stream=httpx.ByteStream(b'{"error": "no messages"}'))
+        return httpx2.Response(400 if is_chat else 404, stream=httpx2.ByteStream(b'{"error": "no messages"}'))
 
     fleet, endpoint = fleet_with(handle)
     await run_until(fleet, lambda: endpoint.health != "unknown")
@@ -132,7 +132,7 @@ async def test_server_that_has_only_the_chat_route_is_ready():
 
 @pytest.mark.parametrize("status", [401, 403])
 async def test_endpoint_that_refuses_our_credential_says_so_and_is_called_all_the_same(status: int):
-    fleet, endpoint = fleet_with(lambda request: httpx.Response(status, stream=httpx.ByteStream(b"{}")))
+    fleet, endpoint = fleet_with(lambda request: httpx2.Response(status, stream=httpx2.ByteStream(b"{}")))
     await run_until(fleet, lambda: endpoint.health != "unknown")
     assert endpoint.health == "refused" and not endpoint.in_cooldown(time.monotonic(), "m")
 
@@ -147,11 +147,11 @@ async def test_unrecognised_engine_keeps_the_configured_adapter():
 async def test_hosted_provider_is_not_probed(adapter: str):
     requested_hosts: list[str] = []
 
-    def handle(request: httpx.Request) -> httpx.Response:
+    def handle(request: httpx2.Request) -> httpx2.Response:
         requested_hosts.append(request.url.host)
         return engine_handler(VLLM)(request)
 
-    fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(handle))
+    fleet = Fleet(Settings(probe_interval_s=0.01), httpx2.MockTransport(handle))
     providers = {"gpu": ProviderConfig("vllm", "http://engine:1/v1"), "host": ProviderConfig(adapter, "http://host:1/v1")}
     fleet.apply_snapshot(Snapshot(1, "h", providers, {"m": ModelConfig((Target("gpu", "m"), Target("host", "m")))}))
     (endpoint,) = fleet.table.endpoints_of(Target("host", "m"))
@@ -226,12 +226,12 @@ async def test_slow_endpoint_does_not_delay_probes_of_other_endpoints():
     requested_paths: list[str] = []
     slow = asyncio.Event()
 
-    async def handle(request: httpx.Request) -> httpx.Response:
+    async def handle(request: httpx2.Request) -> httpx2.Response:
         if request.url.host == "broken":
             await slow.wait()
         return engine_handler(VLLM, requested_paths)(request)
 
-    fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(handle))
+    fleet = Fleet(Settings(probe_interval_s=0.01), httpx2.MockTransport(handle))
     fleet.apply_snapshot(SNAPSHOT)
     await run_until(fleet, lambda: requested_paths.count("/v1/models") > 5)
 
@@ -239,8 +239,8 @@ async def test_slow_endpoint_does_not_delay_probes_of_other_endpoints():
 async def test_503_probe_response_keeps_the_detected_engine():
     responses, down = dict(SGLANG), list[int]()
 
-    def handle(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(503, stream=httpx.ByteStream(b"<html>")) if down else engine_handler(responses)(request)
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(503, stream=httpx2.ByteStream(b"<html>")) if down else engine_handler(responses)(request)
 
     fleet, endpoint = fleet_with(handle, "auto")
     await run_until(fleet, lambda: endpoint.health == "ready")
@@ -254,9 +254,9 @@ async def test_503_probe_response_keeps_the_detected_engine():
 async def test_probe_does_not_follow_redirects(status: int):
     hosts: list[str] = []
 
-    def handle(request: httpx.Request) -> httpx.Response:
+    def handle(request: httpx2.Request) -> httpx2.Response:
         hosts.append(request.url.host)
-        return httpx.Response(status, headers={"location": "http://elsewhere:1/v1/models"}, stream=httpx.ByteStream(b""))
+        return httpx2.Response(status, headers={"location": "http://elsewhere:1/v1/models"}, stream=httpx2.ByteStream(b""))
 
     fleet, endpoint = fleet_with(handle)
     await run_until(fleet, lambda: len(hosts) > 8)
@@ -267,11 +267,13 @@ async def test_probes_use_a_rotated_credential_and_keep_it_when_its_file_is_gone
     credential_path = tmp_path / "secret"
     credential_path.write_text("old")
 
-    def handle(request: httpx.Request) -> httpx.Response:
+    def handle(request: httpx2.Request) -> httpx2.Response:
         is_authorized = request.headers["authorization"] == "Bearer new"
-        return engine_handler(VLLM)(request) if is_authorized else httpx.Response(401, stream=httpx.ByteStream(b'{"error":"Unauthorized"}'))
+        return (
+            engine_handler(VLLM)(request) if is_authorized else httpx2.Response(401, stream=httpx2.ByteStream(b'{"error":"Unauthorized"}'))
+        )
 
-    fleet = Fleet(Settings(probe_interval_s=0.01, credential_folders=Folders(str(tmp_path))), httpx.MockTransport(handle))
+    fleet = Fleet(Settings(probe_interval_s=0.01, credential_folders=Folders(str(tmp_path))), httpx2.MockTransport(handle))
     target = Target("gpu", "m")
     config = ProviderConfig("vllm", "http://one:1/v1", f"file:{credential_path}")
     fleet.apply_snapshot(Snapshot(1, "h", {"gpu": config}, {"m": ModelConfig((target,))}))
@@ -282,7 +284,7 @@ async def test_probes_use_a_rotated_credential_and_keep_it_when_its_file_is_gone
     await run_until(fleet, lambda: endpoint.provider.version == (0, 11, 0))
     credential_path.unlink()
     assert not endpoint.reload_credential()
-    assert endpoint.build_request(httpx.URL("http://one:1/abort_request"), b"{}").headers["authorization"] == "Bearer new"
+    assert endpoint.build_request(httpx2.URL("http://one:1/abort_request"), b"{}").headers["authorization"] == "Bearer new"
 
 
 async def test_lora_is_unreachable_until_the_engine_is_detected_and_then_unsupported():

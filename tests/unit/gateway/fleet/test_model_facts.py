@@ -1,6 +1,6 @@
 """The facts about a model before it is used: those of a model with an experiment are true of every arm."""
 
-import httpx
+import httpx2
 
 from app.domain.experiments import ExperimentConfig
 from app.domain.prices import Price
@@ -20,7 +20,7 @@ def facts(arms: dict[str, float], *, prices: tuple[Price, ...] = ()) -> ModelFac
         "fast": ModelConfig((), experiment=ExperimentConfig(arms)),
     }
     snapshot: Snapshot = build_snapshot(1, {"p": ProviderConfig("openai", "http://p/v1")}, models, (), prices)
-    fleet = Fleet(Settings(), httpx.MockTransport(lambda _: httpx.Response(404)))
+    fleet = Fleet(Settings(), httpx2.MockTransport(lambda _: httpx2.Response(404)))
     fleet.apply_snapshot(snapshot)
     return model_facts(snapshot, fleet.table, "fast", 0.0)
 

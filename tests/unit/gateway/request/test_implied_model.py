@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.domain.callers import Caller
@@ -40,7 +40,7 @@ BODIES: dict[str, Any] = {
 
 
 def fleet() -> Fleet:
-    fleet = Fleet(Settings(), httpx.MockTransport(lambda _: httpx.Response(404)))
+    fleet = Fleet(Settings(), httpx2.MockTransport(lambda _: httpx2.Response(404)))
     fleet.apply_snapshot(SNAPSHOT)
     return fleet
 
@@ -92,7 +92,7 @@ def test_shape_of_the_request_decides_too():
 def test_model_with_only_an_experiment_serves_what_its_arms_serve():
     models = {**MODELS, "split": ModelConfig((), experiment=ExperimentConfig({"lm": 1.0, "host": 1.0}))}
     snapshot = build_snapshot(1, PROVIDERS, models)
-    in_fleet = Fleet(Settings(), httpx.MockTransport(lambda _: httpx.Response(404)))
+    in_fleet = Fleet(Settings(), httpx2.MockTransport(lambda _: httpx2.Response(404)))
     in_fleet.apply_snapshot(snapshot)
     body = DIALECTS["generate"].parse_request(json.dumps(BODIES["generate"]).encode()).body
     caller = Caller("k", "t", "team", "full", models=("split", "host"))
@@ -118,7 +118,7 @@ def test_other_apis_require_a_model(route: str):
 def test_key_that_may_use_very_many_models_has_to_name_one():
     models = {f"m{number}": ModelConfig((Target("lmdeploy", "x"),)) for number in range(501)}
     snapshot = build_snapshot(1, PROVIDERS, models)
-    in_fleet = Fleet(Settings(), httpx.MockTransport(lambda _: httpx.Response(404)))
+    in_fleet = Fleet(Settings(), httpx2.MockTransport(lambda _: httpx2.Response(404)))
     in_fleet.apply_snapshot(snapshot)
     body = DIALECTS["generate"].parse_request(json.dumps(BODIES["generate"]).encode()).body
     for usable, message in ((None, "too many models"), (("m1*",), "m1"), (("m7",), None)):

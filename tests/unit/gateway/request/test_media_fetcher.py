@@ -5,7 +5,7 @@ import socket
 from collections.abc import Collection
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,15 +60,15 @@ def oddly_written(draw: st.DrawFn, addresses: st.SearchStrategy[str]) -> str:
     return ".".join(draw(st.sampled_from([str, hex, lambda n: f"0{n:o}"]))(each) for each in numbers)
 
 
-class UnreachableTransport(httpx.AsyncBaseTransport):
+class UnreachableTransport(httpx2.AsyncBaseTransport):
     """Records which hosts were requested, and refuses every connection."""
 
     def __init__(self) -> None:
         self.requested_hosts: list[str] = []
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.requested_hosts.append(request.url.host)
-        raise httpx.ConnectError("refused")
+        raise httpx2.ConnectError("refused")
 
 
 def resolving_to(*addresses: str) -> ResolveHost:
@@ -288,12 +288,12 @@ def test_declared_media_type_is_trusted_corrected_or_refused(declared: str, open
     assert detect_media_type(declared, opening) == (declared if kind is None else kind or None)
 
 
-class ImageTransport(httpx.AsyncBaseTransport):
+class ImageTransport(httpx2.AsyncBaseTransport):
     """Answers every request with an image of 30 kB."""
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         image = b"\x89PNG\r\n\x1a\n" + b"p" * 30_000
-        return httpx.Response(200, headers={"content-type": "image/png"}, stream=httpx.ByteStream(image))
+        return httpx2.Response(200, headers={"content-type": "image/png"}, stream=httpx2.ByteStream(image))
 
 
 async def test_fetched_media_takes_the_memory_of_the_key_that_names_it():
