@@ -21,6 +21,8 @@ _HINT_FIELDS = frozenset(
         *("truncation", "max_tool_calls"),
         # How hard a model thinks, where an object of a single API says it, and what becomes of earlier thinking (Kimi's, GLM's).
         *("effort", "keep", "clear_thinking"),
+        # What Anthropic does with thinking that belongs to another conversation (opencode sends it with each request).
+        "block_binding",
     }
 )
 # The same of a message: the effort from there on (Anthropic's Claude Code sends one with its first instruction).

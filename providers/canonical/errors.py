@@ -45,7 +45,7 @@ NarthexError                          500
 """
 
 from collections.abc import Container, Mapping, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from providers.canonical.chat import Usage
 
@@ -237,7 +237,10 @@ class IdempotencyKeyReused(RequestError):
 
 
 class LimitExceeded(RequestError):
-    """A rule admits no more now. `details` names the rule; `headers` report what is left of the rules that matched."""
+    """A rule admits no more now. `details` names the rule; `headers` report what is left of the rules that matched.
+
+    `budget_period` is what a budget is for; None: the rule is none.
+    """
 
     status = 429
     kind = "rate_limit_exceeded"
@@ -250,9 +253,11 @@ class LimitExceeded(RequestError):
         details: Mapping[str, str | float | None],
         retry_after_s: float,
         headers: Sequence[tuple[bytes, bytes]],
+        budget_period: Literal["day", "week", "month"] | None = None,
     ) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.code = code
+        self.budget_period = budget_period
         self.details = details
         self.headers = headers
 

@@ -23,6 +23,7 @@ from app.domain.callers import Caller
 from app.gateway.memory.body_memory import UNCOUNTED_BYTES
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.pipeline.serve import serve
+from app.gateway.request.agents import soften_refusal
 from app.gateway.state.context import RequestContext
 from app.gateway.state.stages import Authenticated, admitted_of, claim_of
 from app.otel.trace_context import Tracing
@@ -181,6 +182,7 @@ class InferenceRoute:
     async def _send_error(self, error: NarthexError, call: HttpCall, context: RequestContext, sink: HttpResponseSink) -> None:
         """Sends an error as a response of its own, or as the last frame of a stream that has begun."""
         gateway, planned = self._gateway, context.planned
+        soften_refusal(call.headers, error)
         if error.param == "model" and (admitted := admitted_of(context.stage)) is not None:
             error.param = admitted.request.model_field
         if sink.has_begun:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Iterable
 
 from app.api.callers.stream_relay import StreamRelay
-from app.api.server.anthropic_ratelimits import to_anthropic_headers
+from app.api.server.anthropic_ratelimits import budget_headers, to_anthropic_headers
 from app.api.server.http_call import HttpCall
 from app.api.server.response_headers import error_headers
 from app.billing.cost import format_usd
@@ -198,7 +198,11 @@ class HttpResponseSink:
 
     def _rate_limit_headers(self, reservation: Reservation) -> bytes:
         headers = reservation.headers
-        return b"".join([b"%b: %b\r\n" % header for header in (to_anthropic_headers(headers) if self._is_anthropic else headers)])
+        if self._is_anthropic:
+            headers = to_anthropic_headers(headers)
+            if (budget := reservation.fullest_budget) is not None:
+                headers += budget_headers(budget)
+        return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
 def _inference_headers(

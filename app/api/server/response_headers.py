@@ -3,10 +3,18 @@
 import math
 from collections.abc import Iterable
 
-from app.api.server.anthropic_ratelimits import to_anthropic_headers
+from app.api.server.anthropic_ratelimits import refused_budget_headers, to_anthropic_headers
 from app.api.server.http_call import Header
 from app.domain import uuid7
-from providers.canonical.errors import LimitExceeded, MethodNotAllowed, NarthexError, QuotaExhausted, UnsupportedMediaType
+from providers.canonical.errors import (
+    CallerCredentialRequired,
+    LimitExceeded,
+    MethodNotAllowed,
+    NarthexError,
+    OperationNotSupported,
+    QuotaExhausted,
+    UnsupportedMediaType,
+)
 
 
 def new_request_headers() -> dict[str, str]:
@@ -32,13 +40,14 @@ def error_headers(error: NarthexError, *, anthropic: bool = False) -> list[Heade
     headers: list[Header] = []
     if error.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % math.ceil(error.retry_after_s)))
-    if isinstance(error, QuotaExhausted):
+    if isinstance(error, QuotaExhausted) or (anthropic and isinstance(error, CallerCredentialRequired | OperationNotSupported)):
         # A quota stays exhausted. The official SDKs obey this header: _base_client.py of openai 3.52 and anthropic 2.11, read 2026-11.
+        # Claude Code would try a wrong key for three minutes, and a count that nobody makes twice (see app.gateway.request.agents).
         headers.append((b"x-should-retry", b"false"))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", error.allowed.encode("latin-1")))
     if isinstance(error, UnsupportedMediaType):  # https://www.rfc-editor.org/rfc/rfc9110#section-15.5.16, read 2026-11
         headers.append((b"accept-encoding", error.accepted.encode("latin-1")))
     if isinstance(error, LimitExceeded):
-        headers += to_anthropic_headers(error.headers) if anthropic else error.headers
+        headers += [*to_anthropic_headers(error.headers), *refused_budget_headers(error)] if anthropic else error.headers
     return headers

@@ -20,6 +20,7 @@ import datetime
 from typing import Any
 
 from app.domain.wait_sentences import may_pass_in, passes_at, passes_in
+from app.gateway.limits.budget_standing import budget_period
 from app.gateway.limits.counters.commands import Amounts
 from app.gateway.limits.counters.scripts import WAIT_IS_AFTER_LOSS, WAIT_IS_ESTIMATE
 from app.gateway.limits.rate_limit_headers import Header, rate_limit_headers
@@ -69,6 +70,7 @@ def limit_exceeded(match: RuleMatch, reply: list[Any], need: Amounts) -> LimitEx
         details=details,
         retry_after_s=wait_s,
         headers=[*limit_headers, (b"retry-after-ms", b"%d" % wait_ms)],
+        budget_period=budget_period(rule),
     )
 
 

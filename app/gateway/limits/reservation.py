@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from app.gateway.limits.budget_standing import BudgetStanding, fullest_budget
 from app.gateway.limits.counters.commands import Amounts
 from app.gateway.limits.rate_limit_headers import LOCAL_HEADER, Header, rate_limit_headers
 from app.gateway.limits.rule_matcher import Bucket, RuleMatch
@@ -42,3 +43,11 @@ class Reservation:
         replies = [(self.match.header_rules, self.reply), *((match.header_rules, reply) for match, reply in self.extensions)]
         fields = rate_limit_headers(replies, 2)
         return [*fields, LOCAL_HEADER] if self.used_local_share else fields
+
+    @property
+    def fullest_budget(self) -> BudgetStanding | None:
+        """The standing with the fullest budget that applies; None: none does."""
+        if not self.match.budget_rules and not self.extensions:
+            return None
+        replies = [(self.match.budget_rules, self.reply), *((match.budget_rules, reply) for match, reply in self.extensions)]
+        return fullest_budget(replies)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from app.domain.callers import Caller
+from app.gateway.limits.budget_standing import budget_rules
 from app.gateway.limits.counters.commands import DRY_RUN, HAS_OVERRIDE, STAYS_FULL, BucketSet
 from app.gateway.limits.rate_limit_headers import header_rules
 from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES, Rule, RuleOverride, RuleTable, request_dimensions
@@ -35,11 +36,12 @@ class RuleMatch:
     """The buckets that a request takes from, built once and kept for all requests that match the same.
 
     All operations on them share `row`; a calendar period or override in it ends at `valid_until_ms`, by Redis's clock. `header_rules` are
-    for rate_limit_headers().
+    for rate_limit_headers(), `budget_rules` for fullest_budget().
     """
 
     __slots__ = (
         "buckets",
+        "budget_rules",
         "cost_rule",
         "dry_run_rules",
         "granted",
@@ -78,7 +80,7 @@ class RuleMatch:
         return bucket.rule if amount == bucket.rule.amount else msgspec.structs.replace(bucket.rule, amount=amount)
 
     def renew_periods(self, lease_ms: int, now_ms: float) -> None:
-        """Builds `row` and `header_rules` anew for the calendar periods and overrides of `now_ms`."""
+        """Builds `row`, `header_rules` and `budget_rules` anew for the calendar periods and overrides of `now_ms`."""
         self.valid_until_ms = FOREVER
         numbers: list[int] = []
         overrides: list[int] = []
@@ -101,7 +103,8 @@ class RuleMatch:
                 numbers += (rule.window_ms, 0, 0)
         if any(overrides):
             numbers += overrides
-        self.header_rules = tuple(header_rules([self.rule_at(index, now_ms) for index in range(len(self.buckets))]))
+        rules = [self.rule_at(index, now_ms) for index in range(len(self.buckets))]
+        self.header_rules, self.budget_rules = tuple(header_rules(rules)), budget_rules(rules, now_ms)
         self.row = BucketSet(lease_ms, [bucket.key for bucket in self.buckets], numbers)
 
 

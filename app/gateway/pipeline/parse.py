@@ -65,7 +65,7 @@ async def parse(
     if of_other_api is not None:
         admitted.reserved_fields = [*admitted.reserved_fields, *of_other_api.dropped]
         admitted.read_as = of_other_api.report
-    options = read_caller_options(headers, is_stream=request.stream)
+    options = read_caller_options(headers, request.body, is_stream=request.stream)
     cost_fields = ("narthex_cost_usd",) if options.wants_cost else ()
     variant = of_function.variant
     if request.dialect == TensorZeroInference.name:

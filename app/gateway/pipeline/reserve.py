@@ -77,6 +77,7 @@ def _plan(gateway: Gateway, parsed: ParsedRequest, context: RequestContext) -> P
         now_ms=snapshot_cache.to_postgres_ms(context.received_us),
         current_ms=snapshot_cache.current_ms,
         pinned_variant=parsed.variant,
+        session=parsed.options.session,
     )
     return targets if context.origin is None or context.origin.is_awaited else without_fallbacks(targets)
 

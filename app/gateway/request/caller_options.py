@@ -5,15 +5,16 @@ Most requests set none.
 
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from app.gateway.experiments.header_names import read_header_name
+from app.gateway.request.agents import CACHE_KEY, SESSION_HEADERS, allow_unknown_fields, find_session
 from providers.canonical.errors import InvalidRequest
 
 DROP, REPAIRS, UNVALIDATED = b"x-narthex-drop", b"x-narthex-guided-retries", b"x-narthex-guided-unvalidated"
 VARIANT, RESUME, COST = b"x-narthex-variant", b"x-narthex-resume", b"x-narthex-cost"
-SESSION, PRIORITY, EXPLAIN = b"x-narthex-session", b"x-narthex-priority", b"x-narthex-explain"
-_HEADERS = frozenset({DROP, REPAIRS, UNVALIDATED, VARIANT, RESUME, COST, SESSION, PRIORITY, EXPLAIN})
+PRIORITY, EXPLAIN = b"x-narthex-priority", b"x-narthex-explain"
+_HEADERS = frozenset({DROP, REPAIRS, UNVALIDATED, VARIANT, RESUME, COST, PRIORITY, EXPLAIN, *SESSION_HEADERS})
 
 
 def _drop_nothing(field: str) -> bool:
@@ -30,7 +31,7 @@ class CallerOptions(Struct, frozen=True):
     variant: str | None = None  # the variant or arm that it demands
     resumes: bool = False  # whether a stream that breaks off is to go on elsewhere
     wants_cost: bool = False  # whether the last usage of a stream is to have its cost
-    session: str | None = None  # requests of one session prefer the same endpoint
+    session: str | None = None  # requests of one session prefer the same endpoint, and the same of several weighted targets
     priority: bytes | None = None  # as the caller wrote it; see read_priority()
     wants_explanation: bool = False  # whether response and record say which endpoints there were, and why one was chosen
 
@@ -38,9 +39,12 @@ class CallerOptions(Struct, frozen=True):
 NO_CALLER_OPTIONS = CallerOptions()
 
 
-def read_caller_options(headers: Mapping[bytes, bytes], *, is_stream: bool) -> CallerOptions:
-    """Reads what the headers ask of this request. Raises InvalidRequest. The header of the cost is about streams alone."""
-    if _HEADERS.isdisjoint(headers):
+def read_caller_options(headers: Mapping[bytes, bytes], body: Mapping[str, Raw], *, is_stream: bool) -> CallerOptions:
+    """Reads what the headers ask of this request, and the session that its body may name. Raises InvalidRequest.
+
+    The header of the cost is about streams alone.
+    """
+    if _HEADERS.isdisjoint(headers) and CACHE_KEY not in body:
         return NO_CALLER_OPTIONS
     return CallerOptions(
         may_drop=droppable_fields(headers),
@@ -50,17 +54,20 @@ def read_caller_options(headers: Mapping[bytes, bytes], *, is_stream: bool) -> C
         variant=named_variant(headers),
         resumes=_is_true(headers, RESUME),
         wants_cost=is_stream and _is_true(headers, COST),
-        session=headers[SESSION].decode("latin-1") if SESSION in headers else None,
+        session=find_session(headers, body),
         priority=headers.get(PRIORITY),
         wants_explanation=headers.get(EXPLAIN) == b"true",
     )
 
 
 def droppable_fields(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:
-    """Tells which fields may be dropped: `x-narthex-drop: all`, `none`, or names of fields. Raises InvalidRequest."""
+    """Tells which fields may be dropped: `x-narthex-drop: all`, `none`, or names of fields; and those that no gateway may refuse.
+
+    Raises InvalidRequest.
+    """
     header_value = headers.get(DROP)
     if header_value is None:
-        return _drop_nothing
+        return allow_unknown_fields(headers, _drop_nothing)
     named = {name.strip() for name in header_value.decode("latin-1").split(",")}
     if "none" in named:
         if len(named) > 1:
@@ -68,7 +75,7 @@ def droppable_fields(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:
                 "The header x-narthex-drop may be none, all, or names of fields: `none` cannot stand beside others.", param=DROP.decode()
             )
         return _drop_nothing
-    return lambda field: "all" in named or field in named
+    return allow_unknown_fields(headers, lambda field: "all" in named or field in named)
 
 
 def overrides_operator_drops(headers: Mapping[bytes, bytes]) -> bool:

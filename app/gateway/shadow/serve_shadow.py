@@ -172,7 +172,7 @@ async def _answer(
     """Raises NarthexError."""
     request, raw, headers, original = repetition.request, repetition.raw, draft.headers, draft.planned
     constraint = await gateway.checks.check_request(request, _TEAM)
-    options = read_caller_options(headers, is_stream=request.stream)
+    options = read_caller_options(headers, request.body, is_stream=request.stream)
     may_drop, operator_drops = drop_rules(options, planned)
     terms = CallerTerms(
         draft.dialect,
