@@ -40,6 +40,7 @@ _SECTIONS = {
     },
     "Usage and diagnostics": {
         "chat": "chat.chat",
+        "clients": "clients.setup",
         "analytics": "nouns.analytics",
         "inferences": "nouns.inferences",
         "records": MADE,

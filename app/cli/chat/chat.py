@@ -10,11 +10,11 @@ import click
 from app.cli.chat.chat_client import ChatClient, ChatParams
 from app.cli.chat.chat_result import ChatResult, result_document
 from app.cli.chat.render import AnswerRenderer, print_summary
+from app.cli.clients.caller_key import base_url, load_key
 from app.cli.errors import INTERRUPTED, CommandError
 from app.cli.output import json_option, print_json
 from app.settings import Settings
-from app.supervisor.machine.errors import OperatorError
-from app.supervisor.machine.gateway_url import reachable_url, tls_verification
+from app.supervisor.machine.gateway_url import tls_verification
 from providers.canonical.events import Event
 
 # Importing it lets the arrow keys edit and recall input; not every Python has it.
@@ -68,13 +68,11 @@ def chat(
     if text is None and as_json:
         raise click.UsageError("--json prints one response: give a MESSAGE, or - for standard input.")
     chat_params = ChatParams(model, max_tokens, temperature, not no_stream)
-    api_key, key_from = (key.strip(), "--key or NARTHEX_KEY") if key else _load_first_key(settings)
-    if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise OperatorError(f"The value from {key_from} cannot be a key.")
-    base_url = url.rstrip("/").removesuffix("/v1") if url else reachable_url(settings)
+    api_key, key_from = load_key(settings, key)
+    address = base_url(settings, url)
     opening_messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    timeout_s, verification = settings.total_timeout_s + _TIMEOUT_MARGIN_S, tls_verification(settings, base_url)
-    client = ChatClient(base_url, api_key, key_from, timeout_s=timeout_s, verification=verification)
+    timeout_s, verification = settings.total_timeout_s + _TIMEOUT_MARGIN_S, tls_verification(settings, address)
+    client = ChatClient(address, api_key, key_from, timeout_s=timeout_s, verification=verification)
     if text is None:
         _run_conversation(client, chat_params, opening_messages)
     elif as_json:
@@ -99,18 +97,6 @@ def _load_message(arguments: tuple[str, ...]) -> str | None:
     if not text.strip():
         raise click.UsageError("The message is empty.")
     return text
-
-
-def _load_first_key(settings: Settings) -> tuple[str, str]:
-    """The home's first key and the path of its file. Raises OperatorError if there is none."""
-    path = settings.home.absolute() / "first-key"
-    try:
-        return path.read_text().strip(), str(path)
-    except FileNotFoundError:
-        raise OperatorError(
-            f"No API key found in {path}. Give one with --key or NARTHEX_KEY (`narthex keys create --team T` creates one),"
-            " or set NARTHEX_HOME to the folder in which Narthex runs."
-        ) from None
 
 
 def _run_conversation(client: ChatClient, chat_params: ChatParams, messages: list[dict[str, Any]]) -> None:

@@ -85,7 +85,7 @@ async def test_what_matters_is_refused_with_the_400_after_which_claude_code_goes
     assert response.json()["error"]["type"] == "invalid_request_error"
 
 
-async def test_prompt_that_does_not_fit_is_said_in_the_words_that_make_claude_code_compact(
+async def test_error_of_a_prompt_that_does_not_fit_has_the_words_that_make_claude_code_compact(
     weighted: Service, client: httpx2.AsyncClient, engine: ScriptedEngine
 ):
     async def refuse(request: ReceivedRequest) -> None:
