@@ -45,31 +45,26 @@ def plan(
     models fall back to, and what a function or an experiment uses, needs no permission: the platform configured it. With the option
     `fallbacks` of the key's team the former does.
     """
-    model, config = name, snapshot.models.get(name)
+    model, config, kept_by = name, snapshot.models.get(name), episode.id if session is None else session
     if config is None:
         for prefix in MODEL_PREFIXES:
             model = model.removeprefix(prefix)
         config = snapshot.models.get(model)
     if config is None:
         facts = RequestFacts(caller, episode, end_user, tags, now_ms, current_ms)
-        planned = _plan_function(snapshot, caller, name, model, _unit(caller, episode, session), facts, pinned_variant)
+        planned = _plan_function(snapshot, caller, name, model, kept_by, facts, pinned_variant)
         return planned if caller.fallbacks == "any" else _without_forbidden(planned, caller)
     if caller.models is not None and not may_use(caller, model):
         raise _not_allowed(snapshot, caller, name)
     if config.experiment is not None or pinned_variant is not None:
         facts = RequestFacts(caller, episode, end_user, tags, now_ms, current_ms)
-        planned = _plan_model_experiment(snapshot, name, model, config, _unit(caller, episode, session), facts, pinned_variant)
+        planned = _plan_model_experiment(snapshot, name, model, config, kept_by, facts, pinned_variant)
         return planned if caller.fallbacks == "any" else _without_forbidden(planned, caller)
     if len(config.targets) == 1 and not config.fallbacks:
         return Plan(name, model, config.targets, (model,), snapshot)
-    candidates = _targets_of(snapshot, model, _unit(caller, episode, session))
+    candidates = _targets_of(snapshot, model, f"{caller.team_id}/{kept_by}".encode())
     planned = Plan(name, model, tuple([target for target, _ in candidates]), tuple([each for _, each in candidates]), snapshot)
     return planned if caller.fallbacks == "any" else _without_forbidden(planned, caller)
-
-
-def _unit(caller: Caller, episode: Episode, session: str | None) -> bytes:
-    """Returns by what weighted targets are drawn."""
-    return f"{caller.team_id}/{episode.id if session is None else session}".encode()
 
 
 def without_fallbacks(plan: Plan) -> Plan:
@@ -104,7 +99,7 @@ def _with_targets(plan: Plan, own: Sequence[int]) -> Plan:
 
 
 def _plan_model_experiment(
-    snapshot: Snapshot, name: str, model: str, config: ModelConfig, unit: bytes, facts: RequestFacts, pinned_variant: str | None
+    snapshot: Snapshot, name: str, model: str, config: ModelConfig, kept_by: str, facts: RequestFacts, pinned_variant: str | None
 ) -> Plan:
     """Raises InvalidRequest for a pin to what is no arm."""
     experiment = config.experiment
@@ -112,11 +107,12 @@ def _plan_model_experiment(
         having = "no variants" if experiment is None else f"these: {', '.join(sorted(experiment.arms))}"
         raise InvalidRequest(f"The model {model!r} has {having}. There is no {pinned_variant!r:.100}.", param="x-narthex-variant")
     chosen = choose_serving_arm(experiment, snapshot.experiments.get(model), model, facts, pinned_variant)
+    unit = f"{facts.caller.team_id}/{kept_by}".encode()
     return plan_model_arms(snapshot, name, model, config, chosen, lambda targets, of_model: order_targets(targets, of_model, unit))
 
 
 def _plan_function(
-    snapshot: Snapshot, caller: Caller, name: str, model: str, unit: bytes, facts: RequestFacts, pinned_variant: str | None
+    snapshot: Snapshot, caller: Caller, name: str, model: str, kept_by: str, facts: RequestFacts, pinned_variant: str | None
 ) -> Plan:
     """The plan of a request that names a function; `model` is the name without a prefix of models.
 
@@ -135,6 +131,7 @@ def _plan_function(
     config = snapshot.models[model]
     if len(config.targets) == 1 and not config.fallbacks and not function.fallbacks:
         return Plan(name, model, config.targets, (model,), snapshot, function_name, chosen, (chosen,), assignment)
+    unit = f"{caller.team_id}/{kept_by}".encode()
     targets: list[Target] = []
     names: list[str] = []
     variants: list[str] = []
