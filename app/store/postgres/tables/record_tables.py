@@ -260,6 +260,6 @@ spool_positions = Table(
     metadata,
     Column("segment", Text, primary_key=True),
     Column("spool", Text, nullable=False),  # which spool folder: another machine's rows are not ours to clean
-    Column("stored_end", BigInteger, nullable=False),
+    Column("stored_bytes", BigInteger, nullable=False),
     Column("moved_at", DateTime(timezone=True), nullable=False, server_default=now),
 )
