@@ -1,8 +1,9 @@
 """The inferences that took longest or cost most.
 
 There is an index of each measurement, which finds the most of all. Those that match a filter are found by the most of each hour, which
-rollups keep. Hours are read from the one with the largest maximum on, until none that is left can hold a row that belongs to the page: a
-page of N rows reads little more than N hours, however many inferences there are.
+rollups keep: as many hours as a page has rows say how much the last of the page has at least. Where sums by hour do not know the filter,
+hours are read from the one with the largest maximum on, until none that is left can hold a row that belongs to the page: a page of N rows
+reads little more than N hours, however many inferences there are.
 """
 
 import datetime
@@ -79,7 +80,14 @@ async def page_most(
     if fields_given(filters) <= _TIME and filters.excluded is None:
         found = [row_to_dict(row) for row in await connection.execute(query)]
         return _page(found, measure, limit)
-    for each in await _ranges(connection, filters, measure, keep_hours_days):
+    ranges = await _ranges(connection, filters, measure, keep_hours_days)
+    least = _known_least(ranges, filters, after, limit)
+    if least is not None:
+        found = [row_to_dict(row) for row in await connection.execute(query.where(column >= least))]
+        if len(found) > limit:
+            return _page(found, measure, limit)
+        found = []
+    for each in ranges:
         within = query.where(and_(columns.id >= uuid7.lowest_at(each.begin_ms), columns.id < uuid7.lowest_at(each.end_ms)))
         if len(found) > limit:
             if not _may_hold_more(each, found[limit], measure):
@@ -110,6 +118,23 @@ def _check(filters: InferenceFilter, measure: str, after: Position | None) -> No
         raise InvalidKeyField(
             "since", f"Sorted so, a list is of {MAX_DAYS} days at most: give it a `since`, and an `until` if it shall not end now."
         )
+
+
+def _known_least(ranges: Sequence[_Range], filters: InferenceFilter, after: Position | None, limit: int) -> int | None:
+    """Returns a measurement that more than `limit` matches reach, if the most of each hour is that of a match; None: it is not known.
+
+    It is that of a match if sums by hour know all that is filtered by. Otherwise too few are found above it, and all hours are read.
+    """
+    until_ms = filters.until_ms
+    known = [
+        each.most
+        for each in ranges
+        if each.most is not None
+        and each.begin_ms >= (filters.since_ms or 0)
+        and (until_ms is None or each.end_ms <= until_ms)
+        and (after is None or each.most < after.amount)
+    ]
+    return known[limit] if len(known) > limit else None
 
 
 def _may_hold_more(candidate: _Range, last: dict[str, Any], measure: str) -> bool:

@@ -100,17 +100,16 @@ class _Reader:
             return [()], False
         if query.order_by == "p95_duration_us":
             return await self._slowest_groups()
-        # There may be very many end users or values of a tag: for each only what decides, and then all of those that are shown.
-        are_read_again = query.interval is not None or query.groups_by_subject
         labels, order = ", ".join(self._labels), _SUMS[query.order_by]
+        # With an interval, rows() reads the sums of those that are shown.
         statement = (
-            f"SELECT {labels}, {order if are_read_again else _SELECTED_SUMS} FROM ({self._rows.plain()}) AS read GROUP BY {labels}"
+            f"SELECT {labels}, {_SELECTED_SUMS if query.interval is None else order} FROM ({self._rows.plain()}) AS read GROUP BY {labels}"
             f" ORDER BY {order} DESC, {labels} LIMIT {query.limit + 1}"
         )
         rows = await self._fetch(statement)
         width = len(self._labels)
         groups = [tuple(row[:width]) for row in rows[: query.limit]]
-        if not are_read_again:
+        if query.interval is None:
             self._sums = {key: _integers(row[width:]) for key, row in zip(groups, rows, strict=False)}
         self._rows.choose_subjects({key[at] for key in groups for at, name in enumerate(query.group_by) if is_subject(name)})
         return groups, len(rows) > query.limit
