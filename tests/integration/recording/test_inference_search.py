@@ -54,7 +54,7 @@ class Records:
         self.database = create_database_engine(settings.database_url)
         self.callers = callers
         teams = {caller.team_id: caller.team for caller in callers}
-        named = [{**row, "team": teams[row["team_id"]]} for row in rows]
+        named: list[Fields] = [{**row, "team": teams[row["team_id"]]} for row in rows]
         self.rows = sorted(named, key=lambda row: row["id"], reverse=True)
 
     async def ids(self, filters: InferenceFilter, page: int = 1000) -> list[str]:
