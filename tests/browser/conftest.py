@@ -14,6 +14,7 @@ from tests.browser.apart import run_apart
 from tests.browser.history import fill
 from tests.support.processes import service as services
 from tests.support.processes.service import Service
+from tests.support.processes.wait_until import GENEROUS_S
 
 PICTURES = Path(__file__).parents[2] / "dist" / "browser"
 AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
@@ -95,7 +96,7 @@ def open_page(filled: Service, chromium: Any) -> Generator[Callable[..., tuple[A
             answer = context.request.post("/admin/v1/sign-in/key", data={"key": key or filled.admin_key}, headers={"origin": filled.url})
             assert answer.status == 200, answer.text()
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(1000 * GENEROUS_S)
         return page, Faults(page, filled.url)
 
     yield open
@@ -111,7 +112,7 @@ def settle(page: Any) -> None:
 
 def wait_for(page: Any, expression: str) -> None:
     """Wait until an expression of the page is true. Playwright's own way would evaluate text within the page, which its policy forbids."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + GENEROUS_S
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, f"never true: {expression}"
         page.wait_for_timeout(50)

@@ -28,7 +28,7 @@ def test_steps_lead_from_nothing_to_the_first_request(empty: Service, chromium: 
         answer = context.request.post("/admin/v1/sign-in/key", data={"key": empty.admin_key}, headers={"origin": empty.url})
         assert answer.status == 200
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.goto("/dashboard")
         page.wait_for_selector(".steps")
         settle(page)

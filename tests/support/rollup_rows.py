@@ -26,7 +26,9 @@ _LEVELS = ("minute", "hour", "day")
 _EMPTY = {"team_id": "None", "key_id": "None", "status": "0"}
 _GROUP_COLUMNS: Mapping[str, Collection[str]] = {
     "": GROUP,
+    "outcome": ("outcome",),
     "team": ("team_id", "outcome"),
+    "key": ("team_id", "key_id", "outcome"),
     "target": ("model", "provider", "served_model", "outcome"),
 }
 

@@ -227,16 +227,25 @@ def _broad_groups_of(group: Group) -> dict[Breadth, tuple[int, Group]]:
 
 def _levels(minutes: Mapping[tuple[int, int], Sums], broad: BroadGroups) -> dict[Level, Mapping[tuple[int, int], Sums]]:
     hours = _merge(minutes, lambda key: (_begin(key[0], "hour"), key[1]))
-    by_team = _merge(hours, lambda key: (key[0], broad[key[1]]["team"][0]))
     by_target = _merge(hours, lambda key: (key[0], broad[key[1]]["target"][0]))
+    by_key = _merge(hours, lambda key: (key[0], broad[key[1]]["key"][0]))
+    # A key's group is of one team, and a team's of one outcome.
+    teams = {each["key"][0]: each["team"][0] for each in broad.values()}
+    outcomes = {each["team"][0]: each["outcome"][0] for each in broad.values()}
+    by_team = _merge(by_key, lambda key: (key[0], teams[key[1]]))
+    by_outcome = _merge(by_team, lambda key: (key[0], outcomes[key[1]]))
     return {
         "minute": minutes,
         "hour": hours,
         "day": sum_by_day(hours),
+        "hour_and_outcome": by_outcome,
         "hour_and_team": by_team,
         "hour_and_target": by_target,
+        "hour_and_key": by_key,
+        "day_and_outcome": sum_by_day(by_outcome),
         "day_and_team": sum_by_day(by_team),
         "day_and_target": sum_by_day(by_target),
+        "day_and_key": sum_by_day(by_key),
     }
 
 
@@ -260,11 +269,17 @@ def _begin(time: int, period: Period) -> int:
 
 
 def _merge(sums_by_key: Mapping[K, Sums], broader: Callable[[K], K]) -> dict[K, Sums]:
+    """Adds up the sums of equal broader keys. Sums that are alone there are the same object in both, as are most of a batch."""
     merged: dict[K, Sums] = {}
+    added_up: set[K] = set()
     for key, sums in sums_by_key.items():
         broad_key = broader(key)
         into = merged.get(broad_key)
         if into is None:
-            into = merged[broad_key] = Sums()
+            merged[broad_key] = sums
+            continue
+        if broad_key not in added_up:
+            added_up.add(broad_key)
+            merged[broad_key] = into = into.copy()
         into.add(sums)
     return merged

@@ -92,8 +92,8 @@ async def _unstored(folder: Path, database: AsyncEngine, ends: Mapping[str, int]
         return {}
     columns = spool_positions.c
     async with database.connect() as connection:
-        rows = await connection.execute(select(columns.segment, columns.stored_end).where(columns.segment.in_(list(ends))))
-        positions = {row.segment: row.stored_end for row in rows}
+        rows = await connection.execute(select(columns.segment, columns.stored_bytes).where(columns.segment.in_(list(ends))))
+        positions = {row.segment: row.stored_bytes for row in rows}
     unread = {name: end for name, end in ends.items() if positions.get(name, 0) < end}
     return {name: end for name, end in unread.items() if _exists(folder, name)}
 

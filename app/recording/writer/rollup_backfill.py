@@ -137,6 +137,7 @@ async def _find_missing(reading: Connection, span: _Span) -> RollupSums | None:
     if span.period == "hour":
         by_level |= {"day": sum_by_day(by_level["hour"])}
         by_level |= {"day_and_team": sum_by_day(by_level["hour_and_team"]), "day_and_target": sum_by_day(by_level["hour_and_target"])}
+        by_level |= {"day_and_outcome": sum_by_day(by_level["hour_and_outcome"]), "day_and_key": sum_by_day(by_level["hour_and_key"])}
     stored = await read_subject_sums(reading, *of_span)
     missing = {key: sums.without(stored[key]) if key in stored else sums for key, sums in subjects.items()}
     # Sums have more of whom an erasure was about, and of what was once counted for subjects.
@@ -149,7 +150,7 @@ def _add_all(total: dict[K, Sums], added: Mapping[K, Sums]) -> None:
         if key in total:
             total[key].add(sums)
         else:
-            total[key] = sums
+            total[key] = sums.copy()  # several levels of a batch have the same ones
 
 
 def _differences(exact: Mapping[K, Sums], stored: Mapping[K, Sums]) -> dict[K, Sums]:

@@ -54,8 +54,10 @@ class PositionTaken(Exception):
 
 async def load_positions(connection: Connection, spool: str, segments: Collection[str]) -> dict[str, int]:
     """The positions of the segments that this spool had or has."""
-    rows = await connection.fetch("SELECT segment, stored_end FROM spool_positions WHERE spool = $1 OR segment = any($2)", spool, segments)
-    return {row["segment"]: row["stored_end"] for row in rows}
+    rows = await connection.fetch(
+        "SELECT segment, stored_bytes FROM spool_positions WHERE spool = $1 OR segment = any($2)", spool, segments
+    )
+    return {row["segment"]: row["stored_bytes"] for row in rows}
 
 
 async def move_position(connection: Connection, spool: str, segment: str, before: int | None, position: int) -> None:
@@ -66,14 +68,14 @@ async def move_position(connection: Connection, spool: str, segment: str, before
     """
     if before is None:
         moved = await connection.execute(
-            "INSERT INTO spool_positions (segment, spool, stored_end) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            "INSERT INTO spool_positions (segment, spool, stored_bytes) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
             segment,
             spool,
             position,
         )
     else:
         moved = await connection.execute(
-            "UPDATE spool_positions SET stored_end = $2, moved_at = now() WHERE segment = $1 AND stored_end = $3",
+            "UPDATE spool_positions SET stored_bytes = $2, moved_at = now() WHERE segment = $1 AND stored_bytes = $3",
             segment,
             position,
             before,

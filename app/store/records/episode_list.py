@@ -16,8 +16,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain import uuid7
 from app.store.postgres import tables
 from app.store.postgres.conditions import unnested_ids
-from app.store.records.inference_filter import InferenceFilter, conditions, earliest_id, named_filters
-from app.store.records.inference_queries import id_conditions, own_conditions, searched_ranges, with_episode_ids
+from app.store.records.inference_filter import (
+    InferenceFilter,
+    conditions,
+    earliest_id,
+    id_conditions,
+    named_filters,
+    own_conditions,
+)
+from app.store.records.inference_queries import searched_ranges, step_begin, with_episode_ids
 from app.store.usage.named_filters import check_named
 
 MAX_INFERENCES = 10_000  # of an episode, in its sums
@@ -116,7 +123,7 @@ class _Search:
                 if time.monotonic() >= deadline_s:
                     at = datetime.fromtimestamp(uuid7.created_ms(end) / 1000, UTC)
                     return EpisodePage(self._found, end, at)
-                first = await self._step_begin(begin, end)
+                first = await step_begin(self._connection, self._filters, begin, end, STEP_ROWS)
                 rows = await self._matching(first, end)
                 await self._add(rows)
                 if len(self._found) > self._limit:
@@ -124,10 +131,6 @@ class _Search:
                     return EpisodePage(shown, shown[-1].newest)
                 end = first
         return EpisodePage(self._found, None)
-
-    async def _step_begin(self, begin: str, end: str) -> str:
-        ids = select(_columns.id).where(_columns.id >= begin, _columns.id < end).order_by(_columns.id.desc())
-        return await self._connection.scalar(ids.offset(STEP_ROWS - 1).limit(1)) or begin
 
     async def _matching(self, first: str, end: str) -> dict[_Episode, str]:
         """The newest matching inference of each episode in a step, the newest first."""

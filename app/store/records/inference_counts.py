@@ -14,8 +14,8 @@ from app.domain.errors import InvalidKeyField
 from app.store.postgres import tables
 from app.store.postgres.partitions import DAY_MS, partition_days
 from app.store.records import matching_hours
-from app.store.records.inference_filter import InferenceFilter, check_names, conditions
-from app.store.records.inference_queries import id_conditions, searched_ranges, with_episode_ids
+from app.store.records.inference_filter import InferenceFilter, check_names, conditions, fields_given, has_index, id_conditions
+from app.store.records.inference_queries import searched_ranges, with_episode_ids
 
 COUNTED_ROWS = 10_000
 _COUNT_S = 0.5
@@ -49,7 +49,8 @@ async def count_inferences(connection: AsyncConnection, filters: InferenceFilter
 
 
 async def _count_rows(connection: AsyncConnection, filters: InferenceFilter, keep_hours_days: int) -> InferenceCount:
-    if filters.episode is not None or filters.trace_id is not None or filters.request_id is not None:  # by an index: there are few
+    by_id = filters.episode is not None or filters.trace_id is not None or filters.request_id is not None
+    if by_id or has_index(filters):
         await connection.execute(text("SELECT set_config('enable_seqscan', 'off', true)"))
         few = select(tables.inferences.c.id).where(*conditions(filters), *id_conditions(filters)).limit(COUNTED_ROWS + 1)
         number = int(await connection.scalar(select(func.count()).select_from(few.subquery())) or 0)
@@ -78,7 +79,7 @@ async def _count_by_sums(connection: AsyncConnection, filters: InferenceFilter, 
 
     Whoever sees only some teams does not see every shadow that these pay for, which sums do not tell apart.
     """
-    given = _fields_given(filters) | (set[str]() if filters.excluded is None else _fields_given(filters.excluded))
+    given = fields_given(filters) | (set[str]() if filters.excluded is None else fields_given(filters.excluded))
     if not given <= _SUMMED:
         return None
     oldest_ms = await _oldest_partition_ms(connection)  # sums are kept longer than inferences
@@ -101,10 +102,6 @@ async def _count_by_sums(connection: AsyncConnection, filters: InferenceFilter, 
             rows = select(func.count()).select_from(tables.inferences).where(*conditions(within), *id_conditions(within))
             number += int(await connection.scalar(rows) or 0)
     return InferenceCount(number, False)
-
-
-def _fields_given(filters: InferenceFilter) -> set[str]:
-    return {name for name, value in structs.asdict(filters).items() if value is not None and name != "excluded"}
 
 
 _Piece = tuple[Literal["hour", "day"], datetime.datetime, datetime.datetime | None]

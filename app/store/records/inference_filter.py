@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, cast
 
-from msgspec import Struct
-from sqlalchemy import ColumnElement, case, func, or_, select, true
+from msgspec import Struct, structs
+from sqlalchemy import ColumnElement, case, func, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
@@ -21,6 +21,10 @@ _LOWEST_ID = uuid7.lowest_at(0)
 
 Statuses = int | tuple[int, ...]
 # The least and the most of a measurement, by the column of it.
+# What the index of inferences that were not answered knows, beside the time.
+_FIELDS_OF_UNANSWERED = frozenset({"outcome", "team", "team_id", "only_teams"})
+# As text, not as a parameter: Postgres must see that the index of these serves, when it makes a plan for any parameters.
+_is_unanswered = tables.inferences.c.outcome != literal_column("'answered'")
 RANGES = ("cost_microusd", "duration_us", "first_token_us", "input_tokens", "output_tokens")
 
 
@@ -95,9 +99,37 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     """Yields the conditions of a filter on inferences, without those on the time and the text."""
     if not filters.has_repeats:
         yield tables.inferences.c.origin.is_(None)
+    if leaves_out_answered(filters):
+        yield _is_unanswered
     yield from _field_conditions(filters)
     if filters.excluded is not None:
         yield from (each.is_not(true()) for each in _field_conditions(filters.excluded))
+
+
+def leaves_out_answered(filters: InferenceFilter) -> bool:
+    """Whether no inference that was answered matches; there is an index of the others, of which there are few."""
+    excluded = None if filters.excluded is None else filters.excluded.outcome
+    return (filters.outcome is not None and "answered" not in values_of(filters.outcome)) or "answered" in values_of(excluded)
+
+
+def has_index(filters: InferenceFilter) -> bool:
+    """Whether an index of inferences alone finds what matches, in the order of ids: no hours without a match need be left out."""
+    given = fields_given(filters) - {"since_ms", "until_ms"}
+    if filters.excluded is None:
+        of_a_user = given == {"end_user"} and len(values_of(filters.end_user)) == 1
+        return of_a_user or ("outcome" in given and given <= _FIELDS_OF_UNANSWERED and leaves_out_answered(filters))
+    return fields_given(filters.excluded) == {"outcome"} and given <= _FIELDS_OF_UNANSWERED and leaves_out_answered(filters)
+
+
+def index_conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
+    """Yields those of conditions() that an index knows, if has_index()."""
+    if has_index(filters):
+        yield from conditions(filters)
+
+
+def fields_given(filters: InferenceFilter) -> set[str]:
+    """Returns the names of the fields that are set, without `excluded`."""
+    return {name for name, value in structs.asdict(filters).items() if value is not None and name != "excluded"}
 
 
 def _field_conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
@@ -140,6 +172,23 @@ def _field_conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]
             yield columns[name] <= most
     if filters.min_attempts is not None:
         yield attempts_made() >= filters.min_attempts
+
+
+def id_conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
+    """Yields the conditions on the time, which is in the ids."""
+    if filters.since_ms is not None:
+        yield tables.inferences.c.id >= uuid7.lowest_at(filters.since_ms)
+    if filters.until_ms is not None:
+        yield tables.inferences.c.id < uuid7.lowest_at(filters.until_ms)
+
+
+def own_conditions() -> Iterator[ColumnElement[bool]]:
+    """Yields the conditions that leave out what is not a team's own.
+
+    These are shadows, which nobody got, and what holds the words of another team than the one that pays.
+    """
+    yield tables.inferences.c.shadow.is_(None)
+    yield tables.inferences.c.content_team_id.is_(None)
 
 
 def attempts_made() -> ColumnElement[int]:
@@ -212,6 +261,8 @@ def status_conditions(filters: InferenceFilter, status: ColumnElement[int]) -> I
 
 
 def of_teams(names: Collection[str], team_id: ColumnElement[str] = tables.inferences.c.team_id) -> ColumnElement[bool]:
+    if len(names) == 1:  # one value, which an index finds in order
+        return team_id == select(tables.teams.c.id).where(one_of(tables.teams.c.name, names)).scalar_subquery()
     return team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, names)))
 
 

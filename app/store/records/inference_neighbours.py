@@ -7,8 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain import uuid7
 from app.domain.errors import InvalidKeyField
 from app.store.postgres import tables
-from app.store.records.inference_filter import InferenceFilter, check_names, conditions
-from app.store.records.inference_queries import id_conditions, list_inferences, searched_ranges, with_episode_ids
+from app.store.records.inference_filter import InferenceFilter, check_names, conditions, id_conditions
+from app.store.records.inference_queries import list_inferences, searched_ranges, with_episode_ids
 
 
 class Neighbours(Struct, frozen=True):

@@ -17,7 +17,18 @@ from app.store.postgres import tables
 from app.store.postgres.conditions import OpenTransaction
 from app.store.records import matching_hours, text_search
 from app.store.records.episode_lookup import find_episode_ids
-from app.store.records.inference_filter import InferenceFilter, attempts_of, check_names, conditions, earliest_id, of_teams
+from app.store.records.inference_filter import (
+    InferenceFilter,
+    attempts_of,
+    check_names,
+    conditions,
+    earliest_id,
+    has_index,
+    id_conditions,
+    index_conditions,
+    of_teams,
+    own_conditions,
+)
 
 SEARCHED_ROWS = 5_000
 _EXPORT_PAGE_ROWS = 500
@@ -119,7 +130,7 @@ async def list_inferences(
         await connection.execute(select(func.set_config("enable_seqscan", "off", True)))
         by_index = query.order_by(None).order_by(cast(columns.id, Text).desc())
         return [row_to_dict(row) for row in await connection.execute(by_index.limit(limit))]
-    if filters.episode is not None or not matching_hours.can_narrow(filters):
+    if filters.episode is not None or has_index(filters) or not matching_hours.can_narrow(filters):
         return [row_to_dict(row) for row in await connection.execute(query.limit(limit))]
     found: list[dict[str, Any]] = []
     async for begin_ms, end_ms in _ranges(connection, filters, keep_hours_days, before):
@@ -146,8 +157,7 @@ async def search_inferences(
         begin, end = uuid7.lowest_at(begin_ms), uuid7.lowest_at(end_ms)
         end = end if before is None else min(end, before)
         while begin < end:
-            ids = select(columns.id).where(columns.id >= begin, columns.id < end)
-            first = await connection.scalar(ids.order_by(columns.id.desc()).offset(SEARCHED_ROWS - 1).limit(1)) or begin
+            first = await step_begin(connection, filters, begin, end, SEARCHED_ROWS)
             within = query.where(columns.id >= first, columns.id < end)
             found += [row_to_dict(row) for row in await connection.execute(within.limit(limit - len(found)))]
             if len(found) >= limit:
@@ -158,10 +168,18 @@ async def search_inferences(
     return InferencePage(found, None)
 
 
+async def step_begin(connection: AsyncConnection, filters: InferenceFilter, begin: str, end: str, rows: int) -> str:
+    """Returns the lowest id of so many rows before `end`, of those that an index finds for the filters; `begin` if there are fewer."""
+    ids = tables.inferences.c.id
+    within = select(ids).where(ids >= begin, ids < end, *index_conditions(filters)).order_by(ids.desc())
+    return await connection.scalar(within.offset(rows - 1).limit(1)) or begin
+
+
 async def searched_ranges(
     connection: AsyncConnection, filters: InferenceFilter, keep_hours_days: int, before: str | None
 ) -> AsyncIterator[tuple[int, int]]:
-    if matching_hours.can_narrow(filters):
+    """Yields ranges of Unix time in ms, the newest first, outside which nothing matches; step_begin() cuts them into steps."""
+    if matching_hours.can_narrow(filters) and not has_index(filters):
         async for each in _ranges(connection, filters, keep_hours_days, before):
             yield each
     else:
@@ -177,14 +195,6 @@ async def with_episode_ids(connection: AsyncConnection, filters: InferenceFilter
 
 def select_inferences(filters: InferenceFilter) -> Select[Any]:
     return select(*shown_columns).where(*conditions(filters), *id_conditions(filters))
-
-
-def id_conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
-    """Yields the conditions on the time, which is in the ids."""
-    if filters.since_ms is not None:
-        yield tables.inferences.c.id >= uuid7.lowest_at(filters.since_ms)
-    if filters.until_ms is not None:
-        yield tables.inferences.c.id < uuid7.lowest_at(filters.until_ms)
 
 
 def _ranges(
@@ -274,15 +284,6 @@ def episode_conditions(team_id: str, episode_id: str) -> Iterator[ColumnElement[
     yield columns.team_id == team_id
     yield columns.id >= earliest_id(episode_id)
     yield from own_conditions()
-
-
-def own_conditions() -> Iterator[ColumnElement[bool]]:
-    """Yields the conditions that leave out what is not a team's own.
-
-    These are shadows, which nobody got, and what holds the words of another team than the one that pays.
-    """
-    yield tables.inferences.c.shadow.is_(None)
-    yield tables.inferences.c.content_team_id.is_(None)
 
 
 def row_to_dict(row: Row[Any]) -> dict[str, Any]:

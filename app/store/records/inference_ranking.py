@@ -1,6 +1,8 @@
-"""The inferences that took longest or cost most, found by the most of each hour, which rollups keep.
+"""The inferences that took longest or cost most.
 
-Hours are read from the one with the largest maximum on, until none that is left can hold a row that belongs to the page: a page of N rows
+There is an index of each measurement, which finds the most of all. Those that match a filter are found by the most of each hour, which
+rollups keep: as many hours as a page has rows say how much the last of the page has at least. Where sums by hour do not know the filter,
+hours are read from the one with the largest maximum on, until none that is left can hold a row that belongs to the page: a page of N rows
 reads little more than N hours, however many inferences there are.
 """
 
@@ -17,13 +19,14 @@ from app.domain.errors import InvalidKeyField
 from app.store.postgres import tables
 from app.store.postgres.paging import read_cursor, write_cursor
 from app.store.records import matching_hours
-from app.store.records.inference_filter import InferenceFilter, check_names
+from app.store.records.inference_filter import InferenceFilter, check_names, fields_given
 from app.store.records.inference_queries import InferencePage, row_to_dict, select_inferences, with_episode_ids
 
 MAX_DAYS = 93
 _HOUR_MS = 3_600_000
 _DAY_MS = 86_400_000
 _SCOPE = "most"
+_TIME = frozenset({"since_ms", "until_ms"})
 
 
 class Position(Struct, frozen=True):
@@ -74,16 +77,32 @@ async def page_most(
     if after is not None:
         query = query.where(column <= after.amount, or_(column < after.amount, columns.id < after.id))
     found: list[dict[str, Any]] = []
-    for each in await _ranges(connection, filters, measure, keep_hours_days):
-        if len(found) > limit and not _may_hold_more(each, found[limit], measure):
-            break
+    if fields_given(filters) <= _TIME and filters.excluded is None:
+        found = [row_to_dict(row) for row in await connection.execute(query)]
+        return _page(found, measure, limit)
+    ranges = await _ranges(connection, filters, measure, keep_hours_days)
+    least = _known_least(ranges, filters, after, limit)
+    if least is not None:
+        found = [row_to_dict(row) for row in await connection.execute(query.where(column >= least))]
+        if len(found) > limit:
+            return _page(found, measure, limit)
+        found = []
+    for each in ranges:
         within = query.where(and_(columns.id >= uuid7.lowest_at(each.begin_ms), columns.id < uuid7.lowest_at(each.end_ms)))
+        if len(found) > limit:
+            if not _may_hold_more(each, found[limit], measure):
+                break
+            within = within.where(column >= found[limit][measure])
         found += [row_to_dict(row) for row in await connection.execute(within)]
         found.sort(key=lambda row: (row[measure], row["id"]), reverse=True)
         del found[limit + 1 :]
-    rows = found[:limit]
     if after is None:
-        await check_names(connection, filters, is_empty=not rows)
+        await check_names(connection, filters, is_empty=not found)
+    return _page(found, measure, limit)
+
+
+def _page(found: list[dict[str, Any]], measure: str, limit: int) -> InferencePage:
+    rows = found[:limit]
     more = len(found) > limit
     return InferencePage(rows, write_cursor(_SCOPE, [measure, rows[-1][measure], rows[-1]["id"]]) if more else None)
 
@@ -99,6 +118,23 @@ def _check(filters: InferenceFilter, measure: str, after: Position | None) -> No
         raise InvalidKeyField(
             "since", f"Sorted so, a list is of {MAX_DAYS} days at most: give it a `since`, and an `until` if it shall not end now."
         )
+
+
+def _known_least(ranges: Sequence[_Range], filters: InferenceFilter, after: Position | None, limit: int) -> int | None:
+    """Returns a measurement that more than `limit` matches reach, if the most of each hour is that of a match; None: it is not known.
+
+    It is that of a match if sums by hour know all that is filtered by. Otherwise too few are found above it, and all hours are read.
+    """
+    until_ms = filters.until_ms
+    known = [
+        each.most
+        for each in ranges
+        if each.most is not None
+        and each.begin_ms >= (filters.since_ms or 0)
+        and (until_ms is None or each.end_ms <= until_ms)
+        and (after is None or each.most < after.amount)
+    ]
+    return known[limit] if len(known) > limit else None
 
 
 def _may_hold_more(candidate: _Range, last: dict[str, Any], measure: str) -> bool:

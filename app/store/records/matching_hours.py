@@ -16,9 +16,13 @@ from app.store.usage.rollups import OTHER, REFUSED
 # See BROAD_COLUMNS in app/store/usage/rollups.py. The one with the fewest groups first.
 _OF_TARGETS = frozenset({"model", "provider", "served_model", "outcome"})
 _OF_TEAMS = frozenset({"team_id", "team", "only_teams", "outcome"})
+_OF_ALL, _OF_KEYS = frozenset({"outcome"}), _OF_TEAMS | {"key"}
 _BROAD_LEVELS: Mapping[Literal["hour", "day"], Sequence[tuple[RollupLevel, frozenset[str]]]] = {
-    "hour": (("hour_and_target", _OF_TARGETS), ("hour_and_team", _OF_TEAMS)),
-    "day": (("day_and_target", _OF_TARGETS), ("day_and_team", _OF_TEAMS)),
+    "hour": (
+        *(("hour_and_outcome", _OF_ALL), ("hour_and_target", _OF_TARGETS)),
+        *(("hour_and_team", _OF_TEAMS), ("hour_and_key", _OF_KEYS)),
+    ),
+    "day": (("day_and_outcome", _OF_ALL), ("day_and_target", _OF_TARGETS), ("day_and_team", _OF_TEAMS), ("day_and_key", _OF_KEYS)),
 }
 # Those of _group_conditions().
 _GROUP_FIELDS = (

@@ -14,7 +14,7 @@ from app.domain.errors import InvalidKeyField
 from app.process.thread_steps import in_steps, run_in_steps
 from app.store.postgres import spools
 from app.store.postgres.conditions import AnyOf, values_of
-from app.store.usage.analytics_query import MAX_GROUPS, AnalyticsQuery
+from app.store.usage.analytics_query import MAX_GROUPS, AnalyticsQuery, is_subject
 from app.store.usage.analytics_rows import Analytics, AnalyticsRow, Quantiles
 from app.store.usage.named_filters import NamedFilters, check_excluded, check_named
 from app.store.usage.rollup_rows import RollupRows
@@ -100,16 +100,18 @@ class _Reader:
             return [()], False
         if query.order_by == "p95_duration_us":
             return await self._slowest_groups()
-        labels = ", ".join(self._labels)
+        labels, order = ", ".join(self._labels), _SUMS[query.order_by]
+        # With an interval, rows() reads the sums of those that are shown.
         statement = (
-            f"SELECT {labels}, {_SELECTED_SUMS} FROM ({self._rows.plain()}) AS read GROUP BY {labels}"
-            f" ORDER BY {_SUMS[query.order_by]} DESC, {labels} LIMIT {query.limit + 1}"
+            f"SELECT {labels}, {_SELECTED_SUMS if query.interval is None else order} FROM ({self._rows.plain()}) AS read GROUP BY {labels}"
+            f" ORDER BY {order} DESC, {labels} LIMIT {query.limit + 1}"
         )
         rows = await self._fetch(statement)
         width = len(self._labels)
         groups = [tuple(row[:width]) for row in rows[: query.limit]]
-        if query.interval is None:  # then these are what rows() would read again
+        if query.interval is None:
             self._sums = {key: _integers(row[width:]) for key, row in zip(groups, rows, strict=False)}
+        self._rows.choose_subjects({key[at] for key in groups for at, name in enumerate(query.group_by) if is_subject(name)})
         return groups, len(rows) > query.limit
 
     async def rows(self, groups: Sequence[Key]) -> list[AnalyticsRow]:

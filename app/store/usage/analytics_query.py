@@ -31,8 +31,10 @@ DIMENSIONS = (
 SUBJECT_DIMENSIONS = ("end_user",)
 # See BROAD_COLUMNS in app/store/usage/rollups.py. Those with the fewest groups first.
 _BREADTHS: Mapping[Breadth, frozenset[str]] = {
+    "outcome": frozenset({"outcome"}),
     "target": frozenset({"model", "provider", "target", "outcome"}),
     "team": frozenset({"team", "outcome"}),
+    "key": frozenset({"team", "key", "outcome"}),
 }
 
 MAX_GROUPS = 1000
@@ -108,6 +110,10 @@ class AnalyticsQuery(Struct, frozen=True):
         by_team_too = ("team",) if by_team else ()
         needed = {name for name in (*self.group_by, *self.filters, *self.excluded, *by_team_too) if not is_subject(name)}
         return next((breadth for breadth, names in _BREADTHS.items() if needed <= names), None)
+
+    @property
+    def groups_by_subject(self) -> bool:
+        return any(map(is_subject, self.group_by))
 
     @property
     def subject_dimension(self) -> str | None:

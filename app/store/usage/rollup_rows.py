@@ -45,6 +45,11 @@ class RollupRows:
         self._breadth = query.breadth(by_team=only_teams is not None or query.subject_dimension is not None)
         self._groups = self._groups_query(only_teams)
 
+    def choose_subjects(self, values: Collection[str]) -> None:
+        """Leaves out, of what is built from now on, all end users or values of a tag but these, if there is a grouping by them."""
+        if self._query.groups_by_subject:
+            self.parameters["chosen_values"] = sorted(values)
+
     def plain(self) -> str:
         """The rows of all pieces of the period, with their time and dimensions."""
         at = [] if self._query.interval is None else [f"{self._interval()} AS at"]
@@ -85,6 +90,8 @@ class RollupRows:
             if self._subject in query.excluded:
                 self.parameters["excluded_values"] = list(values_of(query.excluded[self._subject]))
                 where.append("value <> ALL(CAST(:excluded_values AS text[]))")
+            if "chosen_values" in self.parameters:
+                where.append("value = ANY(CAST(:chosen_values AS text[]))")
         selected = ", ".join([*columns, *(["value"] if self._subject else [])])
         return f"SELECT {selected} FROM {self._table(piece)} WHERE {' AND '.join(where)}"
 

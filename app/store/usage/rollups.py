@@ -3,8 +3,8 @@
 A group is everything that answers can be grouped and filtered by, except end users and tags. These have rollups of their own, by
 subject: `end_user`, or `tag:` and the name of a tag, with a value.
 
-Most questions are about teams, or about models and who serves them. For these the hours and days are also summed up by broader groups,
-of which there are a few dozen instead of thousands: a group's other columns are empty there.
+Most questions are about everything, about teams and keys, or about models and who serves them. For these the hours and days are also
+summed up by broader groups, of which there are a few dozen instead of thousands: a group's other columns are empty there.
 """
 
 import datetime
@@ -21,11 +21,13 @@ from app.store.usage.sums import MAX_COLUMNS, SKETCH_COLUMNS, SUM_COLUMNS, Sums,
 
 Level = RollupLevel
 Period = Literal["minute", "hour", "day"]
-Breadth = Literal["team", "target"]
+Breadth = Literal["outcome", "team", "target", "key"]
 SECONDS: Mapping[Period, int] = {"minute": 60, "hour": 3600, "day": 86_400}
 # What broader groups tell apart. All have the outcome, by which requests count as failed.
 BROAD_COLUMNS: Mapping[Breadth, tuple[str, ...]] = {
+    "outcome": ("outcome",),
     "team": ("team_id", "outcome"),
+    "key": ("team_id", "key_id", "outcome"),
     "target": ("model", "provider", "served_model", "outcome"),
 }
 
@@ -80,11 +82,12 @@ async def add_rollups(connection: Connection, sums: RollupSums, known_groups: Co
     `known_groups` are ids of groups that are stored.
     """
     await _insert_groups(connection, {id: group for id, group in sums.groups.items() if id not in known_groups})
+    sketches: _Sketches = {}
     for level, added in sums.by_level.items():
         rows = sorted(added.items(), key=_time_and_group)
         if rows:
             times = [_moment(time) for (time, _), _ in rows]
-            await connection.execute(_ADD[level], times, [id for (_, id), _ in rows], *_value_arguments(row for _, row in rows))
+            await connection.execute(_ADD[level], times, [id for (_, id), _ in rows], *_value_arguments([row for _, row in rows], sketches))
     for level, by_subject in sums.by_subject.items():
         subjects = sorted(by_subject.items(), key=_subject_key)
         if subjects:
@@ -96,7 +99,7 @@ async def add_rollups(connection: Connection, sums: RollupSums, known_groups: Co
                 [_moment(key.time) for key in keys],
                 [key.group_id for key in keys],
                 [key.team_id for key in keys],
-                *_value_arguments(row for _, row in subjects),
+                *_value_arguments([row for _, row in subjects], sketches),
             )
 
 
@@ -160,10 +163,18 @@ async def _insert_groups(connection: Connection, groups: Mapping[int, Group]) ->
         await connection.execute(_INSERT_GROUPS, ids, *(list(column) for column in columns))
 
 
-def _value_arguments(rows: Iterable[Sums]) -> list[list[Any]]:
-    sums = list(rows)
+_Sketches = dict[int, tuple[str, str]]  # the sketches of sums as text, by the identity of the object: several levels have the same ones
+
+
+def _value_arguments(sums: Sequence[Sums], sketches: _Sketches) -> list[list[Any]]:
     columns: list[list[Any]] = [list(column) for column in zip(*(row.values for row in sums), strict=True)]
-    return [*columns, [_array(pack(row.durations)) for row in sums], [_array(pack(row.first_tokens)) for row in sums]]
+    written: list[tuple[str, str]] = []
+    for row in sums:
+        texts = sketches.get(id(row))
+        if texts is None:
+            texts = sketches[id(row)] = _array(pack(row.durations)), _array(pack(row.first_tokens))
+        written.append(texts)
+    return [*columns, [durations for durations, _ in written], [first_tokens for _, first_tokens in written]]
 
 
 def _summed_arguments(rows: Iterable[Sums]) -> list[list[int]]:

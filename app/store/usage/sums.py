@@ -75,6 +75,11 @@ class Sums:
         left.first_tokens = _counts_without(self.first_tokens, part.first_tokens)
         return left
 
+    def copy(self) -> "Sums":
+        copied = Sums()
+        copied.values, copied.durations, copied.first_tokens = [*self.values], {**self.durations}, {**self.first_tokens}
+        return copied
+
     def add(self, other: "Sums") -> None:
         mine, theirs = self.values, other.values
         for at in range(_SUMMED):

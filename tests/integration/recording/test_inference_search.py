@@ -53,7 +53,9 @@ class Records:
         self.settings = settings
         self.database = create_database_engine(settings.database_url)
         self.callers = callers
-        self.rows = sorted(rows, key=lambda row: row["id"], reverse=True)
+        teams = {caller.team_id: caller.team for caller in callers}
+        named: list[Fields] = [{**row, "team": teams[row["team_id"]]} for row in rows]
+        self.rows = sorted(named, key=lambda row: row["id"], reverse=True)
 
     async def ids(self, filters: InferenceFilter, page: int = 1000) -> list[str]:
         found: list[str] = []
@@ -128,6 +130,11 @@ CASES: list[tuple[Fields, Callable[[Fields], bool]]] = [
     ({}, lambda row: True),
     ({"model": "a"}, lambda row: row["model"].endswith("a")),
     ({"outcome": "failed"}, lambda row: row["outcome"] == "failed"),
+    ({"outcome": "failed", "team": "green"}, lambda row: row["outcome"] == "failed" and row["team"] == "green"),
+    ({"outcome": ("failed", "aborted"), "since_ms": _days_ago_ms(9)}, lambda row: row["outcome"] == "failed" and _in(row, 9, -1)),
+    ({"outcome": ("failed", "answered"), "only_teams": ["blue"]}, lambda row: row["team"] == "blue"),
+    ({"end_user": "ann", "until_ms": _days_ago_ms(2)}, lambda row: _is_of_ann(row) and _in(row, 99, 2)),
+    ({"end_user": "ann", "outcome": "failed"}, lambda row: _is_of_ann(row) and row["outcome"] == "failed"),
     ({"episode": "chat 1"}, lambda row: "episode_name" in row),
     ({"status": 502, "model": "b"}, lambda row: row["status"] == 502 and row["model"] == "b"),
     ({"status_class": 5}, lambda row: row["status"] == 502),
@@ -312,7 +319,7 @@ async def test_search_reads_no_year_before_the_first_inference(database: str, tm
 async def test_most_first_reads_only_hours_that_may_belong_to_the_page(records: Records):
     with _statements(records.database) as statements:
         async with records.database.begin() as connection:
-            filters = InferenceFilter(since_ms=_days_ago_ms(15))
+            filters = InferenceFilter(since_ms=_days_ago_ms(15), provider=("gpu", "host"))
             page = await page_most(connection, filters, "duration_us", keep_hours_days=400, after=None, limit=5)
     hours = {row["received_us"] // 3_600_000_000 for row in records.rows if _in(row, 15, -1)}
     assert len(page.rows) == 5 and len([each for each in statements if "FROM inferences" in each]) <= 7 < len(hours)

@@ -78,7 +78,7 @@ async def test_refusals_are_counted_once_whenever_the_writer_is_killed(settings:
     assert status.quarantined == status.torn_records == 0
     for level in ("minute", "hour", "day"):
         assert await stored(settings, level) == counted
-    for level in ("hour_and_team", "hour_and_target", "day_and_team", "day_and_target"):
+    for level in (f"{period}_and_{breadth}" for period in ("hour", "day") for breadth in ("outcome", "team", "target", "key")):
         assert await stored(settings, level) == {"": counted.total()}
     assert {str(row["id"]) for row in await fetch(settings.database_url, "SELECT id FROM refusals")} == samples
     assert not list((settings.home / "spool").glob("*.refusals"))

@@ -180,7 +180,7 @@ async def test_spools_say_until_when_they_are_stored(settings: Settings):
     spool.close()
 
 
-async def test_broader_groups_of_what_was_stored_before_them_are_summed_up_by_the_migration(settings: Settings):
+async def test_broader_groups_of_what_was_stored_before_them_are_summed_up_by_the_migrations(settings: Settings):
     settings = dataclasses.replace(settings, keep_minutes_days=0)
     spool = Spool(settings.home / "spool", settings)
     exchanges = random_exchanges(5, 40)
@@ -191,12 +191,13 @@ async def test_broader_groups_of_what_was_stored_before_them_are_summed_up_by_th
     connection = await connect(settings.database_url)
     try:
         broad = [table.name for table in (*rollup_tables.values(), *subject_rollup_tables.values()) if "_and_" in table.name]
-        await connection.execute(f"DROP TABLE {', '.join(broad)}")
-        await connection.execute("DELETE FROM rollup_groups WHERE key_id IS NULL")
-        await connection.execute("ALTER TABLE spool_positions RENAME stored_end TO stored_to")
         newest = await connection.fetchval("SELECT version_num FROM alembic_version")
-        await connection.execute("UPDATE alembic_version SET version_num = '0025'")
-        await migrate_to(settings.database_url, "0026")
+        await connection.execute(f"DROP TABLE {', '.join(broad)}")
+        await connection.execute("DELETE FROM rollup_groups WHERE key_id IS NULL OR model = ''")
+        await connection.execute("ALTER TABLE spool_positions RENAME stored_bytes TO stored_to")
+        for before, revision in (("0025", "0026"), ("0057", "0058")):
+            await connection.execute("UPDATE alembic_version SET version_num = $1", before)
+            await migrate_to(settings.database_url, revision)
         await connection.execute("UPDATE alembic_version SET version_num = $1", newest)
     finally:
         await connection.close()

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[3]
 SOURCES = sorted(path for package in ("app", "migrations") for path in (ROOT / package).rglob("*.py"))
 
 # What stays with a session, and who may: on an address that is a session's own.
+_BROAD_ROLLUPS = {"migrations/versions/0026_broad_rollups.py", "migrations/versions/0058_sums_by_key_and_outcome.py"}
 LEANING = {
     "a setting of the session": (r"[\"']\s*SET (?!LOCAL |TRANSACTION )[a-z_]+ *(?:=|TO )", set[str]()),
     "a setting of the session by a function": (r"set_config\([^)]*, (?:false|FALSE)\)", set[str]()),
@@ -19,7 +20,7 @@ LEANING = {
     "a cursor that outlives its transaction": (r"WITH HOLD", set[str]()),
     "a statement with a name": (r"(?:connection|_connection)\.cursor\(|\bPREPARE [a-z]", set[str]()),
     "notifications": (r"add_listener\(|\bLISTEN [a-z]", {"app/store/keys/change_watch.py", "app/store/schema/postgres_status.py"}),
-    "a table that stays": (r"CREATE TEMP(?:ORARY)? TABLE", {"migrations/versions/0026_broad_rollups.py"}),  # which drops it
+    "a table that stays": (r"CREATE TEMP(?:ORARY)? TABLE", _BROAD_ROLLUPS),  # which drop it
 }
 
 

@@ -88,6 +88,12 @@ inferences = Table(
     Index(None, "episode_id"),
     Index(None, "stored_in", postgresql_where=text("stored_in IS NOT NULL")),
     Index(None, "original_id", postgresql_where=text("original_id IS NOT NULL")),
+    # Failures and aborted requests are few, so their index is small. The team is in it, so that those of one are found without the rows.
+    Index("inferences_unanswered_idx", "id", "team_id", postgresql_where=text("outcome <> 'answered'")),
+    Index("inferences_end_user_idx", "end_user", "id", postgresql_where=text("end_user IS NOT NULL")),
+    # What took longest, and what cost most.
+    Index(None, "duration_us"),
+    Index(None, "cost_microusd", postgresql_where=text("cost_microusd IS NOT NULL")),
     # What counts for a unit, or excludes it.
     Index(
         "inferences_unit_idx",
@@ -254,6 +260,6 @@ spool_positions = Table(
     metadata,
     Column("segment", Text, primary_key=True),
     Column("spool", Text, nullable=False),  # which spool folder: another machine's rows are not ours to clean
-    Column("stored_end", BigInteger, nullable=False),
+    Column("stored_bytes", BigInteger, nullable=False),
     Column("moved_at", DateTime(timezone=True), nullable=False, server_default=now),
 )

@@ -81,9 +81,21 @@ def _rollup_columns() -> tuple[Column[Any], ...]:
     )
 
 
-# Partitioned by time. `time`: when the minute, hour or day (UTC) begins. Those by team or target are of broader groups: a period of them
-# has few rows, so a dashboard's usual questions do not read all groups. See app/store/usage/rollups.py.
-RollupLevel = Literal["minute", "hour", "day", "hour_and_team", "hour_and_target", "day_and_team", "day_and_target"]
+# Partitioned by time. `time`: when the minute, hour or day (UTC) begins. Those by outcome, team, target or key are of broader groups: a
+# period of them has few rows, so a dashboard's usual questions do not read all groups. See app/store/usage/rollups.py.
+RollupLevel = Literal[
+    "minute",
+    "hour",
+    "day",
+    "hour_and_outcome",
+    "hour_and_team",
+    "hour_and_target",
+    "hour_and_key",
+    "day_and_outcome",
+    "day_and_team",
+    "day_and_target",
+    "day_and_key",
+]
 
 
 _ROLLUP_LEVELS: tuple[RollupLevel, ...] = get_args(RollupLevel)
