@@ -19,7 +19,7 @@ from app.domain.callers import Caller
 from app.domain.limits import Limit
 from app.domain.snapshot import Snapshot
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.resp import command
+from app.store.redis.resp import command
 from app.gateway.limits.counters.scripts import EPOCH
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.usage_amounts import ActualUsage, UsageEstimate

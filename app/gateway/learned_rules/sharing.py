@@ -14,9 +14,9 @@ import msgspec
 
 from app.gateway.learned_rules.store import LearnedRuleStore, StoredRule
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
-from app.gateway.limits.counters.resp import command
 from app.process.background_tasks import BackgroundTask
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
+from app.store.redis.resp import command
 
 KEY = b"nx:learned"
 _INTERVAL_S = 1.0

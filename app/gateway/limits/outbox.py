@@ -7,7 +7,7 @@ from typing import Any
 
 from app.gateway.limits.counters.commands import Operation
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
-from app.gateway.limits.counters.resp import command
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
+from app.store.redis.resp import command
 
 _KEYS_AT_ONCE = 500
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, cast
 
 from app.gateway.limits.counters import commands
+from app.gateway.limits.counters.broken_bucket import BrokenBucket
 from app.gateway.limits.counters.commands import FORCE, Amounts
 from app.gateway.limits.counters.counters import MAX_RETRY_PAUSE_S, RedisCounters
-from app.gateway.limits.counters.replies import BrokenBucket, RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.scripts import FORGOTTEN, TAKEN
 from app.gateway.limits.local_limiter import Charge, LocalLimiter
 from app.gateway.limits.outbox import Outbox
@@ -21,6 +21,7 @@ from app.gateway.limits.rules import LEASES
 from app.gateway.limits.usage_amounts import NO_AMOUNTS
 from app.process.background_tasks import BackgroundTask
 from app.process.telemetry import Telemetry
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.gateway.limits.counters import epochs
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.resp import command
 from app.gateway.limits.counters.scripts import EPOCH
+from app.store.redis.resp import command
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
+from app.gateway.limits.counters.broken_bucket import BrokenBucket
 from app.gateway.limits.counters.commands import BucketSet, Operation
-from app.gateway.limits.counters.replies import BrokenBucket, ReplyWaiter
-from app.gateway.limits.counters.resp import bulk
 from app.gateway.limits.counters.scripts import EPOCH, RESERVATION_PREFIX
+from app.store.redis.replies import ReplyWaiter
+from app.store.redis.resp import bulk
 
 # The server does nothing else meanwhile, and all replies come when the last operation is done, so a turn with more is split. An
 # operation with more buckets than that is sent alone.

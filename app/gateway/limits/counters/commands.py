@@ -6,8 +6,8 @@ from typing import final
 import msgspec
 from msgspec import Struct
 
-from app.gateway.limits.counters.resp import bulk, command
 from app.gateway.limits.counters.scripts import EPOCH, SETTLE, Scripts
+from app.store.redis.resp import bulk, command
 
 TAKE, FORCE, PREVIEW, ALLOW_UNSEEDED = 0, 1, 2, 4
 # Flags of a rule.

@@ -2,18 +2,21 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from app.gateway.limits.counters.address import Address, parse_address
+from app.gateway.limits.counters.batches import encode_operation, join_operations
+from app.gateway.limits.counters.broken_bucket import read_error
 from app.gateway.limits.counters.commands import Operation
-from app.gateway.limits.counters.connection import Connection
-from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable, ReplyWaiter
-from app.gateway.limits.counters.resp import command
 from app.gateway.limits.counters.scripts import Scripts, read_scripts
 from app.process.background_tasks import BackgroundTask
+from app.store.redis.address import Address, parse_address
+from app.store.redis.connection import Connection, RequestFormat
+from app.store.redis.replies import RedisReplyError, RedisUnavailable, ReplyWaiter
+from app.store.redis.resp import command
 from providers.transport.write_batcher import WriteBatcher
 
 log = logging.getLogger(__name__)
@@ -44,7 +47,11 @@ class RedisCounters:
         self._address: Address | None = parse_address(url) if url else None
         self._timeout_s = timeout_s
         self._write_batcher = write_batcher
-        self._connection: Connection | None = None
+        batch = self.scripts.batch.sha
+        self._request_format = RequestFormat(
+            functools.partial(encode_operation, batch), functools.partial(join_operations, batch), read_error
+        )
+        self._connection: Connection[Operation] | None = None
         self._lost = asyncio.Event()
         self._attempted = asyncio.Event()
         self.background_task = BackgroundTask("redis", self._keep_connected)
@@ -133,7 +140,7 @@ class RedisCounters:
 
     async def _connect(self, address: Address) -> None:
         self._lost.clear()
-        connection = Connection(self._write_batcher, self.scripts.batch.sha, self._timeout_s, self._on_connection_lost)
+        connection = Connection(self._write_batcher, self._request_format, self._timeout_s, self._on_connection_lost)
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             await address.connect(lambda: connection)
         self._connection = connection

@@ -1,10 +1,11 @@
 """The Lua scripts, and their hashes, by which the server knows them."""
 
-import hashlib
 import re
 from importlib import resources
 
 from msgspec import Struct
+
+from app.store.redis.scripts import Script, make_script
 
 SETTLE = 8  # the mode of an operation that settles; see batch.lua
 EPOCH = b"nx:epoch"
@@ -30,11 +31,6 @@ TAKEN, REFUSED, FORGOTTEN, UNSEEDED, WRONG_TIME, NOT_TAKEN = range(6)
 WAIT_IS_ESTIMATE, WAIT_IS_AFTER_LOSS = 1, 2
 
 
-class Script(Struct, frozen=True):
-    text: bytes
-    sha: bytes
-
-
 class Scripts(Struct, frozen=True):
     batch: Script
     renew: Script
@@ -47,8 +43,7 @@ def read_scripts(clock: str | None = None) -> Scripts:
     prelude = (clock or _text("clock")) + _text("rings")
 
     def script(*names: str) -> Script:
-        text = _CONSTANT.sub(lambda name: str(_CONSTANTS[name[0]]), prelude + "".join(map(_text, names))).encode()
-        return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+        return make_script(_CONSTANT.sub(lambda name: str(_CONSTANTS[name[0]]), prelude + "".join(map(_text, names))))
 
     return Scripts(script("buckets", "take", "settle", "batch"), script("renew"), script("seed"), script("rebuild"))
 
