@@ -14,7 +14,7 @@ async def read_raw_counts(counters: RedisCounters, keys: Sequence[bytes]) -> Seq
     values: list[bytes | None] = []
     try:
         for start in range(0, len(keys), _KEYS_AT_ONCE):
-            values += await counters.call(command((b"MGET", *keys[start : start + _KEYS_AT_ONCE])))
+            values += await counters.call(command((b"MGET", *map(counters.key, keys[start : start + _KEYS_AT_ONCE]))))
     except (RedisUnavailable, RedisReplyError):
         return None
     return values

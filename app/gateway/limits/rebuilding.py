@@ -250,11 +250,11 @@ class WindowRebuilder:
         await asyncio.gather(*map(self._counters.call, commands))
 
     async def _fields(self, prefix: bytes, epoch_ms: int) -> list[bytes]:
-        fields: list[bytes] = await self._counters.call(command((b"HKEYS", b"%b%d" % (prefix, epoch_ms))))
+        fields: list[bytes] = await self._counters.call(command((b"HKEYS", self._counters.key(b"%b%d" % (prefix, epoch_ms)))))
         return fields
 
     async def _add_fields(self, prefix: bytes, epoch_ms: int, fields: Sequence[bytes]) -> None:
-        key = b"%b%d" % (prefix, epoch_ms)
+        key = self._counters.key(b"%b%d" % (prefix, epoch_ms))
         for start in range(0, len(fields), _BATCH_SIZE):
             pairs = [part for field in fields[start : start + _BATCH_SIZE] for part in (field, b"1")]
             await self._counters.call(command((b"HSET", key, *pairs)))

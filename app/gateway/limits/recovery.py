@@ -115,7 +115,11 @@ class Recovery:
         if (await self._renew_leases())[0] == FORGOTTEN and (self._has_rules() or self._active or self._outbox):
             await self._redis_epoch.create()
             await self._renew_leases()
-        if self._down_since_s is not None and (time.monotonic() - self._down_since_s) * 1000 > self._lease_ms / 2:
+        if self._counters.has_moved:
+            await self._report_to_other_server()
+        if self._counters.has_moved or (
+            self._down_since_s is not None and (time.monotonic() - self._down_since_s) * 1000 > self._lease_ms / 2
+        ):
             # Leases of requests in flight may have expired. No place is taken until every worker has had time to renew its own.
             await asyncio.sleep(MAX_RETRY_PAUSE_S + 0.5)
             await self._renew_leases()
@@ -137,6 +141,17 @@ class Recovery:
             self._spawn(self._await_reports(reports))
         self._down_since_s = None
         self._telemetry.set_redis_unavailable(False)
+
+    async def _report_to_other_server(self) -> None:
+        """After a failover: reports what is in flight, of which the new primary may lack the last moment. What it knows it counts once.
+
+        Raises RedisUnavailable or RedisReplyError.
+        """
+        held = [each for each in self._active.values() if each.epoch_ms is not None]
+        results = await asyncio.gather(*(self._report_reservation(each) for each in held), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, BrokenBucket):
+                raise result
 
     def _charges_to_report(self, by_records: Collection[str], kept: Collection[bytes]) -> list[Charge]:
         """Returns the pending charges, without those that are counted by the records of the same requests.

@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 # Errors that make this connection useless: a replica, or a server that is loading, cannot write, or is full.
 # They are returned before anything is done, also from within a script.
 _FATAL_ERROR_PREFIXES = ("LOADING", "READONLY", "MASTERDOWN", "NOAUTH", "MISCONF", "TRYAGAIN", "CLUSTERDOWN", "OOM", "BUSY ")
+# A slot that has moved is followed by whoever asked for it, unless all that is sent over the connection is about that slot.
+_MOVED_PREFIXES = ("MOVED ", "ASK ")
 # An event loop that was blocked runs the timer before it reads the replies that have already arrived.
 _RECHECK_S = 0.01
 
@@ -30,6 +32,7 @@ class RequestFormat(Struct, Generic[R], frozen=True):
     encode: Callable[[R], bytes]
     join: Callable[[Sequence[tuple[bytes | R, ReplyWaiter]]], Iterable[tuple[bytes, ReplyWaiter]]]
     read_error: Callable[[str], RedisReplyError]
+    is_of_one_slot: bool = False  # whether all requests are about one slot of a cluster: once it has moved, the connection is useless
 
 
 # Of connections over which commands are sent as they are.
@@ -46,6 +49,7 @@ class Connection(asyncio.Protocol, Generic[R]):
         self._request_format = request_format
         self._timeout_s = timeout_s
         self._on_lost = on_lost
+        self._fatal_prefixes = (*_FATAL_ERROR_PREFIXES, *_MOVED_PREFIXES) if request_format.is_of_one_slot else _FATAL_ERROR_PREFIXES
         self._reader = hiredis.Reader()
         self._waiting: deque[tuple[ReplyWaiter, float]] = deque()
         self._unsent: list[tuple[bytes | R, ReplyWaiter]] = []
@@ -80,7 +84,7 @@ class Connection(asyncio.Protocol, Generic[R]):
                 waiter, _ = self._waiting.popleft()
                 if type(reply) is hiredis.ReplyError:
                     message = str(reply)
-                    is_fatal = message.startswith(_FATAL_ERROR_PREFIXES)
+                    is_fatal = message.startswith(self._fatal_prefixes)
                     if not waiter.done():
                         waiter.set_exception(
                             RedisUnavailable(message, unsent=True) if is_fatal else self._request_format.read_error(message)

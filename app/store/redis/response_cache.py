@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from app.domain.episode_names import RecordedEpisode
 from app.store.formats.content_packing import pack_beside_loop, unpack_beside_loop
-from app.store.redis.redis_client import KeyCommand, RedisClient, RedisErrors
+from app.store.redis.cluster_connections import KeyCommand
+from app.store.redis.redis_client import RedisClient, RedisErrors
 from app.store.redis.resp import command
 
 RESPONSE_PREFIX = b"nx:r:"

@@ -2,14 +2,19 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from app.store.redis.address import Address
 from app.store.redis.connection import COMMANDS, Connection
+from app.store.redis.discovery import wait_for_other_primary
+from app.store.redis.opening import open_connection, send_command
 from app.store.redis.replies import RedisReplyError, RedisUnavailable
 from app.store.redis.resp import command
 from providers.transport.write_batcher import WriteBatcher
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -20,11 +25,14 @@ class ServerConnection:
     """Sends commands of many tasks over one connection, in their order; a reply is bounded by `timeout_s`, and so is opening it.
 
     A command whose connection breaks is sent once more over a new one, as after a restart of the server: it may run twice.
+    `find_address` is called for each new connection; if `may_move`, it is called now and then to see whether the server is another one.
     """
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
-        self._address = address
+    def __init__(self, find_address: Callable[[], Awaitable[Address]], timeout_s: float, *, may_move: bool = False) -> None:
+        self._find_address = find_address
         self._timeout_s = timeout_s
+        self._may_move = may_move
+        self._watching: asyncio.Task[None] | None = None
         self._write_batcher = WriteBatcher()
         self._connection: Connection[bytes] | None = None
         self._opening: asyncio.Task[Connection[bytes]] | None = None
@@ -37,8 +45,8 @@ class ServerConnection:
                 if self._tasks:
                     await asyncio.wait(self._tasks)
                 if self._connection is not None and self._connection.is_open:
-                    await _send(self._connection, _PING)
-        for task in list(self._tasks):
+                    await send_command(self._connection, _PING)
+        for task in (*self._tasks, *((self._watching,) if self._watching is not None else ())):
             task.cancel()
         if self._connection is not None:
             self._connection.abort()
@@ -48,7 +56,7 @@ class ServerConnection:
         connection = self._connection
         if connection is not None and connection.is_open:
             try:
-                return await _send(connection, request)
+                return await send_command(connection, request)
             except RedisUnavailable:
                 pass
         return await self._run_to_completion(self._call_anew(request))
@@ -64,7 +72,7 @@ class ServerConnection:
         return await self._run_to_completion(self._call_all_anew(requests))
 
     async def _call_anew(self, request: bytes) -> Any:
-        return await _send(await self._open(), request)
+        return await send_command(await self._open(), request)
 
     async def _call_all_anew(self, requests: Sequence[bytes]) -> list[Any]:
         return await _send_all(await self._open(), requests)
@@ -80,15 +88,23 @@ class ServerConnection:
     async def _connect(self) -> Connection[bytes]:
         connection = Connection(self._write_batcher, COMMANDS, self._timeout_s, _do_nothing)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._address.connect(lambda: connection)
-            for handshake_command in self._address.handshake_commands:
-                await _send(connection, command(handshake_command))
+            address = await self._find_address()
+            await open_connection(address, connection, self._timeout_s, must_be_primary=self._may_move)
         except (OSError, TimeoutError, RedisReplyError) as fault:
             connection.abort()
             raise RedisUnavailable(repr(fault), unsent=True) from fault
         self._connection = connection
+        if self._may_move:
+            if self._watching is not None:
+                self._watching.cancel()
+            self._watching = asyncio.create_task(self._watch(connection, address))
         return connection
+
+    async def _watch(self, connection: Connection[bytes], address: Address) -> None:
+        """Ends the connection once another server is the primary."""
+        found = await wait_for_other_primary(self._find_address, address)
+        log.warning("another Redis is the primary now", extra={"host": found.host, "port": found.port})
+        connection.abort()
 
     async def _run_to_completion(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(work)
@@ -100,12 +116,6 @@ class ServerConnection:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # marks it as retrieved: nobody may be waiting any more
-
-
-async def _send(connection: Connection[bytes], request: bytes) -> Any:
-    waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    connection.send(request, waiter)
-    return await waiter
 
 
 async def _send_all(connection: Connection[bytes], requests: Sequence[bytes]) -> list[Any]:

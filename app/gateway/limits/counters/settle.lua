@@ -34,7 +34,7 @@ local function settle(spent, reservation_key, reservation, places)
     local more = kind < 3 and spent[resource + 3] - need
     if kind == 3 then
       local state = leases[bucket] or read_leases(bucket)
-      if redis.call('ZREM', KEYS[bucket + 1], string.sub(reservation_key, 6)) == 1 then
+      if redis.call('ZREM', KEYS[bucket + 1], string.sub(reservation_key, ID_START)) == 1 then
         state[1] = state[1] and now < reservation[1] + lease and state[1] - 1  -- else it may have ended, and not have counted
         if lasted then
           local mean = mean_of(state, bucket)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from app.gateway.limits.counters.scripts import key_tag
 from app.store.redis.redis_client import RedisClient, RedisErrors
 from app.store.redis.resp import command
 
@@ -12,9 +13,11 @@ async def read_stored_values(redis_url: str, keys: Sequence[bytes]) -> Sequence[
     """Returns the values of the keys, or None if Redis is unavailable or there is no URL."""
     if not redis_url:
         return None
+    tag = key_tag(redis_url)
+    tagged = [tag + key for key in keys]
     redis = RedisClient(redis_url, _TIMEOUT_S)
     try:
-        return await redis.run(keys[0], command((b"MGET", *keys))) if keys else ()
+        return await redis.run(tagged[0], command((b"MGET", *tagged))) if tagged else ()
     except RedisErrors:
         return None
     finally:
