@@ -98,6 +98,11 @@ class ClusterSlots:
     def primaries(self) -> Sequence[Address]:
         return list({(owner.host, owner.port): owner for _, owner in self._ranges}.values())
 
+    @property
+    def owned_count(self) -> int:
+        """How many slots have an owner."""
+        return sum(last - first + 1 for first, (last, _) in zip(self._firsts, self._ranges, strict=True))
+
     def owner(self, slot: int) -> Address:
         """The owner as it was at the last refresh(). Raises RedisUnavailable if the slot has none."""
         index = bisect_right(self._firsts, slot) - 1

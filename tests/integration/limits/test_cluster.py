@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.doctor import redis
 from app.domain.limits import Limit
 from app.gateway.limits.usage_amounts import ActualUsage
 from app.recording.erasure.copies import CopyStore
@@ -123,6 +124,19 @@ async def test_key_is_found_while_its_slot_moves_key_by_key(cluster: Cluster):
         assert await cache.get(IDS[0]) == STORED
     finally:
         await cache.close()
+
+
+async def test_doctor_knows_a_cluster_and_says_if_it_is_named_as_a_server(cluster: Cluster):
+    owner = cluster.owner(LIMITS_SLOT)
+    (fine,) = redis.diagnose(await redis.collect_facts(cluster.url))
+    assert fine.severity == "ok" and f"3 primaries; 127.0.0.1:{owner.port} has the limits, and a replica" in fine.message
+    (named,) = redis.diagnose(await redis.collect_facts(f"redis://127.0.0.1:{owner.port}"))
+    assert named.severity == "error" and "redis+cluster://" in (named.advice or "")
+    slot = key_slot(b"nx:r:any")
+    slot_owner = cluster.owner(slot)
+    slot_owner.run("CLUSTER", "DELSLOTS", slot)
+    findings = redis.diagnose(await redis.collect_facts(f"redis+cluster://127.0.0.1:{slot_owner.port}"))
+    assert "1 have no owner" in findings[0].message
 
 
 async def test_responses_of_a_node_that_died_are_served_by_its_replica(cluster: Cluster):

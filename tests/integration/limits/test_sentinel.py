@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+from app.doctor import redis
 from app.domain.limits import Limit
 from app.gateway.limits.usage_amounts import ActualUsage
 from app.store.redis.redis_client import RedisClient
@@ -90,6 +91,20 @@ async def test_primary_that_was_replaced_while_it_answers_is_left(make_worker: M
     await wait_until(lambda: any(client["cmd"] == "evalsha" for client in after.client.client_list()))
     await wait_until(lambda: worker.limits.is_redis_up)
     assert len(await worker.reserve_many(5)) == 2
+
+
+async def test_doctor_says_how_the_primary_is_found_and_what_is_missing(sentinel_set: SentinelSet):
+    (fine,) = redis.diagnose(await redis.collect_facts(sentinel_set.url))
+    assert fine.severity == "ok" and f"3 Sentinels name 127.0.0.1:{sentinel_set.primary.port} as the primary" in fine.message
+    sentinel_set.sentinels[0].kill()
+    primary = sentinel_set.primary
+    next(server for server in sentinel_set.servers if server is not primary).kill()
+    await wait_until(lambda: not primary.run("ROLE")[2])
+    findings = redis.diagnose(await redis.collect_facts(sentinel_set.url))
+    assert [each.severity for each in findings] == ["warning", "warning"]
+    assert f"127.0.0.1:{sentinel_set.sentinels[0].port}" in findings[0].message and "no replica" in findings[1].message
+    unknown = await redis.collect_facts(sentinel_set.url.replace(f"/{SERVICE}", "/other"))
+    assert unknown.fault and "'other'" in unknown.fault
 
 
 async def test_unknown_service_is_said_to_be_unknown(sentinel_set: SentinelSet):
