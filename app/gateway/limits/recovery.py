@@ -112,10 +112,11 @@ class Recovery:
 
     async def _catch_up(self) -> None:
         """Reports what Redis missed, before any new command is sent. Raises RedisUnavailable or RedisReplyError."""
+        before_ms = self.epoch_ms
         if (await self._renew_leases())[0] == FORGOTTEN and (self._has_rules() or self._active or self._outbox):
             await self._redis_epoch.create()
             await self._renew_leases()
-        if self._counters.has_moved:
+        if self._counters.has_moved and self.epoch_ms == before_ms:
             await self._report_to_other_server()
         if self._counters.has_moved or (
             self._down_since_s is not None and (time.monotonic() - self._down_since_s) * 1000 > self._lease_ms / 2
@@ -143,10 +144,11 @@ class Recovery:
         self._telemetry.set_redis_unavailable(False)
 
     async def _report_to_other_server(self) -> None:
-        """After a failover: reports what is in flight, of which the new primary may lack the last moment. What it knows it counts once.
+        """After a failover: reports what is in flight and what was settled last, of which the new primary may lack the last moment.
 
-        Raises RedisUnavailable or RedisReplyError.
+        What it knows it counts once. In another epoch, the records are what counts. Raises RedisUnavailable or RedisReplyError.
         """
+        await self._outbox.report_again()
         held = [each for each in self._active.values() if each.epoch_ms is not None]
         results = await asyncio.gather(*(self._report_reservation(each) for each in held), return_exceptions=True)
         for result in results:

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 
+import msgspec
 import pytest
+import redis as redis_py
 
 from app.doctor import redis
 from app.domain.limits import Limit
@@ -62,6 +64,32 @@ async def test_reservation_that_a_new_primary_never_got_is_counted_by_it(make_wo
     await wait_until(lambda: not worker.limits.is_redis_up)
     await wait_until(lambda: worker.limits.is_redis_up)
     assert await worker.remaining("hour") == 8 and await worker.remaining("three") == 2
+
+
+async def test_request_that_ended_is_counted_once_by_a_primary_that_has_it_and_by_one_that_lacks_it(
+    make_worker: MakeWorker, sentinel_set: SentinelSet
+):
+    worker = await make_worker(*RULES, url=sentinel_set.url)
+    replica = next(server for server in sentinel_set.servers if server is not sentinel_set.primary)
+    known, missing = [await worker.reserve() for _ in range(2)]
+    for reservation in (known, missing):
+        worker.limits.settle(reservation, ActualUsage())
+    await wait_until(lambda: not worker.limits.pending_count)
+    await wait_until(lambda: replica.client.get(f"nx:t:{missing.id.decode()}") == "x")
+    # As if it had been cut off before the second request, of which nothing is known then.
+    replica.run("CONFIG", "SET", "replica-read-only", "no")
+    window = next(key for key in replica.client.keys("nx:l:*") if replica.client.type(key) == "string")
+    connection = redis_py.Redis(port=replica.port)
+    numbers = msgspec.msgpack.decode(connection.get(window))
+    position = next(index for index in range(1, 18) if numbers[index])
+    numbers[position] -= 1
+    connection.set(window, msgspec.msgpack.encode(numbers), keepttl=True)
+    connection.delete(f"nx:t:{missing.id.decode()}")
+    connection.close()
+    sentinel_set.primary.kill()
+    await wait_until(lambda: not worker.limits.is_redis_up)
+    await wait_until(lambda: worker.limits.is_redis_up)
+    assert await worker.remaining("hour") == 7 and await worker.remaining("three") == 3
 
 
 async def test_stored_responses_are_found_after_a_failover(sentinel_set: SentinelSet):

@@ -40,17 +40,18 @@ class RedisCounters:
 
     `is_ready` says that the server replied, and on_ready() is done. on_ready() is called on each new connection, before that: it may
     call(); if it raises RedisUnavailable or RedisReplyError, that connection ends. `has_moved` says meanwhile that this is another server
-    than before, which may lack the last that the one before did.
+    than before, which may lack the last that the one before did; without `may_move` it never is.
     """
 
     def __init__(self, url: str, timeout_s: float, write_batcher: WriteBatcher, scripts: Scripts | None = None) -> None:
         """Raises ValueError for an invalid address. Without an address the server is always unavailable."""
-        self.scripts = scripts or read_scripts(key_tag=key_tag(url))
+        self._discovery: Discovery | None = make_discovery(parse_redis_url(url)) if url else None
+        self.may_move = self._discovery is not None and self._discovery.may_move
+        self.scripts = scripts or read_scripts(key_tag=key_tag(url), keeps_settled=self.may_move)
         self.is_ready = False
         self.has_moved = False
         self.on_ready: Callable[[], Awaitable[None]] = _do_nothing
         self.on_lost: Callable[[], None] = lambda: None
-        self._discovery: Discovery | None = make_discovery(parse_redis_url(url)) if url else None
         self._slot = key_slot(self.key(EPOCH))
         self._last_address: Address | None = None  # of the last connection that was ready
         self._timeout_s = timeout_s

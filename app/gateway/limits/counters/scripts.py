@@ -25,6 +25,7 @@ _CONSTANTS = {
     "REBUILDING": 2_000,  # how long it takes, roughly, to rebuild windows
     "SETTLE": SETTLE,
     "MAX_UNPACKED": 4_000,  # Lua's stack holds 8,000
+    "KEEPS_SETTLED": "false",
     "ID_START": len(RESERVATION_PREFIX) + 1,  # of a reservation's id in its key
 }
 _CONSTANT = re.compile(rf"\b({'|'.join(_CONSTANTS)})\b")
@@ -45,9 +46,12 @@ class Scripts(Struct, frozen=True):
     key_tag: bytes = b""
 
 
-def read_scripts(clock: str | None = None, key_tag: bytes = b"") -> Scripts:
-    """Read the scripts. `clock` is Lua that defines `now` in place of clock.lua, for tests."""
-    constants = {**_CONSTANTS, "ID_START": _CONSTANTS["ID_START"] + len(key_tag)}
+def read_scripts(clock: str | None = None, key_tag: bytes = b"", *, keeps_settled: bool = False) -> Scripts:
+    """Read the scripts. `clock` is Lua that defines `now` in place of clock.lua, for tests.
+
+    `keeps_settled`: a reservation that is settled stays known as such for a minute.
+    """
+    constants = {**_CONSTANTS, "KEEPS_SETTLED": str(keeps_settled).lower(), "ID_START": len(key_tag + RESERVATION_PREFIX) + 1}
     prelude = (clock or _text("clock")) + _text("rings")
 
     def script(*names: str) -> Script:

@@ -64,7 +64,7 @@ local function take(ask, reservation_key, held, rules, places, count)
   local mode, lax, base = ask[2] % 4, ask[2] >= 4, ask[3]
   if held and mode == 1 then
     for index = 1, count do
-      if rules[index * 7 - 6] % 4 == 3 then
+      if rules[index * 7 - 6] % 4 == 3 and held ~= 'x' then
         local bucket = places and places[index] or index
         local state = leases[bucket] or read_leases(bucket)
         redis.call('ZADD', KEYS[bucket + 1], now + lease, string.sub(reservation_key, ID_START))
