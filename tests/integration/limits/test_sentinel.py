@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
 import msgspec
 import pytest
@@ -79,7 +80,7 @@ async def test_request_that_ended_is_counted_once_by_a_primary_that_has_it_and_b
     # As if it had been cut off before the second request, of which nothing is known then.
     replica.run("CONFIG", "SET", "replica-read-only", "no")
     window = next(key for key in replica.client.keys("nx:l:*") if replica.client.type(key) == "string")
-    connection = redis_py.Redis(port=replica.port)
+    connection: Any = redis_py.Redis(port=replica.port)
     numbers = msgspec.msgpack.decode(connection.get(window))
     position = next(index for index in range(1, 18) if numbers[index])
     numbers[position] -= 1

@@ -67,6 +67,14 @@ class ValkeyProcess:
         except redis.RedisError:
             return False
 
+    def follows(self) -> bool:
+        """Whether it is a replica that has all that its primary sends."""
+        try:
+            replication: dict[str, Any] = self.client.info("replication")
+        except redis.RedisError:
+            return False
+        return replication["role"] == "slave" and replication["master_link_status"] == "up"
+
     def close(self) -> None:
         self.kill()
         self.client.close()
@@ -95,7 +103,7 @@ class SentinelSet:
         first.start()
         second.start()
         second.run("REPLICAOF", "127.0.0.1", first.port)
-        block_until(lambda: second.client.info("replication")["master_link_status"] == "up")
+        block_until(second.follows)
         for sentinel in self.sentinels:
             sentinel.configure(
                 f"sentinel monitor {SERVICE} 127.0.0.1 {first.port} 2\nsentinel down-after-milliseconds {SERVICE} {_DOWN_AFTER_MS}\n"
@@ -113,6 +121,15 @@ class SentinelSet:
     @property
     def primary(self) -> ValkeyProcess:
         return next(server for server in self.servers if server.is_primary())
+
+    def fail_over(self) -> None:
+        """Kills the primary, and starts it again once another server has taken over. Returns when it follows that."""
+        before = self.primary
+        after = next(server for server in self.servers if server is not before)
+        before.kill()
+        block_until(after.is_primary)
+        before.start()
+        block_until(before.follows)
 
     def close(self) -> None:
         for each in (*self.sentinels, *self.servers):
@@ -151,7 +168,7 @@ class Cluster:
         block_until(self._is_whole)
         owner = self.owner(replicated_slot)
         block_until(lambda: self._replicates(owner))
-        block_until(lambda: self.replica.client.info("replication")["master_link_status"] == "up")
+        block_until(self.replica.follows)
 
     @property
     def url(self) -> str:
@@ -171,6 +188,23 @@ class Cluster:
         """In one step, as Valkey does from version 9 on."""
         self.owner(slot).run("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", to.run("CLUSTER", "MYID"))
         block_until(lambda: self.owner(slot) is to)
+
+    def fail_over(self) -> None:
+        """Kills the owner of the limits' slot, and starts it again once its replica has taken over. Returns when it follows that."""
+        before = self.owner(LIMITS_SLOT)
+        before.kill()
+        block_until(lambda: self._owners_of_limits() == {self.replica.port})
+        before.start()
+        block_until(before.follows)
+        self.replica = before
+
+    def _owners_of_limits(self) -> set[int]:
+        """The owners as all nodes that run know them."""
+        owners: set[int] = set()
+        for node in self.nodes:
+            with contextlib.suppress(redis.RedisError):
+                owners |= {port for first, last, (_, port, *_), *_ in _raw_slots(node) if first <= LIMITS_SLOT <= last}
+        return owners
 
     def close(self) -> None:
         for node in self.nodes:
