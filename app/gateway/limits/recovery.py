@@ -144,7 +144,7 @@ class Recovery:
         self._telemetry.set_redis_unavailable(False)
 
     async def _report_to_other_server(self) -> None:
-        """After a failover: reports what is in flight and what was settled last, of which the new primary may lack the last moment.
+        """Reports what is in flight and what was settled last after a failover: the new primary may lack the last moment of it.
 
         What it knows it counts once. In another epoch, the records are what counts. Raises RedisUnavailable or RedisReplyError.
         """

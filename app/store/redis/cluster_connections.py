@@ -36,13 +36,13 @@ class ClusterConnections:
         slot = key_slot(key)
         if not self._slots.is_known:
             await self._refresh()
-        asked: Address | None = None  # where the key is while its slot moves
+        importing: Address | None = None  # where the key is while its slot moves
         for _ in range(_MAX_TRIES):
-            owner = asked or self._slots.owner(slot)
+            owner = importing or self._slots.owner(slot)
             try:
-                if asked is None:
+                if importing is None:
                     return await self._server(owner).call(request)
-                _, reply = await self._server(asked).call_all((_ASKING, request))
+                _, reply = await self._server(importing).call_all((_ASKING, request))
                 if not isinstance(reply, RedisReplyError):
                     return reply
                 raise reply
@@ -50,13 +50,13 @@ class ClusterConnections:
                 await self._refresh()
                 if self._slots.owner(slot) == owner:
                     raise
-                asked = None
+                importing = None
             except RedisReplyError as error:
                 redirection, _, rest = str(error).partition(" ")
                 if redirection == "ASK":
-                    asked = self._slots.node_at(owner, rest)
+                    importing = self._slots.node_at(owner, rest)
                 elif redirection == "MOVED":
-                    asked = None
+                    importing = None
                     await self._refresh()
                 else:
                     raise

@@ -132,9 +132,9 @@ class ClusterSlots:
             return
         raise RedisUnavailable(f"No node of the cluster answers: {fault}", unsent=True)
 
-    def _owner(self, asked: Address, node: Sequence[Any]) -> Address:
-        # A node that does not know its own name yet sends none: it is the one that was asked.
-        return self._url.node_at(node[0].decode() if node[0] else asked.host, int(node[1]))
+    def _owner(self, queried: Address, node: Sequence[Any]) -> Address:
+        # A node that does not know its own name yet sends none: it is the one that was queried.
+        return self._url.node_at(node[0].decode() if node[0] else queried.host, int(node[1]))
 
 
 def make_discovery(url: RedisUrl) -> Discovery:

@@ -23,7 +23,7 @@ _HAS_PORT = re.compile(r":\d+$")
 
 
 class RedisUrl(Struct, frozen=True):
-    """Where Redis is, and how to log in."""
+    """The place of Redis, and how to log in."""
 
     mode: Literal["server", "sentinel", "cluster"]
     seeds: tuple[Address, ...]  # the server, the Sentinels, or some nodes of the cluster

@@ -83,6 +83,7 @@ class ServerConnection:
             return self._connection
         if self._opening is None or self._opening.done():
             self._opening = asyncio.create_task(self._connect())
+            self._opening.add_done_callback(_retrieve)
         return await asyncio.shield(self._opening)
 
     async def _connect(self) -> Connection[bytes]:
@@ -93,6 +94,9 @@ class ServerConnection:
         except (OSError, TimeoutError, RedisReplyError) as fault:
             connection.abort()
             raise RedisUnavailable(repr(fault), unsent=True) from fault
+        except RedisUnavailable:
+            connection.abort()
+            raise
         self._connection = connection
         if self._may_move:
             if self._watching is not None:
@@ -114,8 +118,13 @@ class ServerConnection:
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # marks it as retrieved: nobody may be waiting any more
+        _retrieve(task)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Marks an exception as retrieved: nobody may be waiting any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _send_all(connection: Connection[bytes], requests: Sequence[bytes]) -> list[Any]:

@@ -107,7 +107,7 @@ async def test_responses_are_spread_found_after_their_slot_moved_and_erased_on_e
 
 
 async def test_key_is_found_while_its_slot_moves_key_by_key(cluster: Cluster):
-    """As servers before Valkey 9 move slots: the old owner answers ASK for keys that have gone."""
+    """Servers before Valkey 9 move slots so: the old owner answers ASK for keys that have gone."""
     cache = ResponseCache(cluster.url, keep_s=600, timeout_s=5)
     try:
         await cache.put(IDS[0], STORED)

@@ -136,7 +136,7 @@ async def test_doctor_says_how_the_primary_is_found_and_what_is_missing(sentinel
     assert unknown.fault and "'other'" in unknown.fault
 
 
-async def test_unknown_service_is_said_to_be_unknown(sentinel_set: SentinelSet):
+async def test_service_that_no_sentinel_knows_is_named_in_the_error(sentinel_set: SentinelSet):
     client = RedisClient(sentinel_set.url.replace(f"/{SERVICE}", "/other"), 1)
     with pytest.raises(RedisUnavailable, match="No Sentinel knows a primary 'other'"):
         await client.run(b"a", b"*1\r\n$4\r\nPING\r\n")

@@ -185,7 +185,7 @@ class Cluster:
         raise AssertionError(f"nobody owns slot {slot}")
 
     def move_slot(self, slot: int, to: ValkeyProcess) -> None:
-        """In one step, as Valkey does from version 9 on."""
+        """Moves a slot in one step, as Valkey does from version 9 on."""
         self.owner(slot).run("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", to.run("CLUSTER", "MYID"))
         block_until(lambda: self.owner(slot) is to)
 

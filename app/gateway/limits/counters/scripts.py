@@ -61,7 +61,7 @@ def read_scripts(clock: str | None = None, key_tag: bytes = b"", *, keeps_settle
 
 
 def key_tag(redis_url: str) -> bytes:
-    """With what the keys of limits begin in the Redis of this address. Raises ValueError for an invalid one."""
+    """Returns what the keys of limits begin with in the Redis of this address. Raises ValueError for an invalid one."""
     return CLUSTER_TAG if redis_url and parse_redis_url(redis_url).mode == "cluster" else b""
 
 
