@@ -253,7 +253,12 @@ class Settings:
     migrate_wait_s: float = setting(
         300.0, "Longest time that `narthex migrate` (and `up`) waits for those who hold a table that it changes, in seconds."
     )
-    redis_url: str = setting("", "Redis or Valkey server (redis://...). Empty: `narthex up` starts its own.", "REDIS_URL", shown=False)
+    redis_url: str = setting(
+        "",
+        "Redis or Valkey (redis://..., redis+sentinel://..., redis+cluster://...: docs/scaling.md). Empty: `narthex up` starts its own.",
+        "REDIS_URL",
+        shown=False,
+    )
 
     secret_key: Secrets = setting(
         Secrets(),

@@ -19,13 +19,13 @@ from app.domain.callers import Caller
 from app.domain.limits import Limit
 from app.domain.snapshot import Snapshot
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.resp import command
 from app.gateway.limits.counters.scripts import EPOCH
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.usage_amounts import ActualUsage, UsageEstimate
 from app.process.telemetry import Telemetry
 from app.settings import Settings
 from app.store.postgres.database import create_database_engine
+from app.store.redis.resp import command
 from app.supervisor.valkey import Valkey
 from bench.processes import cpu_s
 from providers.transport.write_batcher import WriteBatcher

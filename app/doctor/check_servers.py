@@ -7,6 +7,7 @@ from app.doctor import redis
 from app.domain.errors import UnsupportedServer
 from app.settings import Settings
 from app.store.configuration import saved_snapshot
+from app.store.redis.redis_url import parse_redis_url
 from app.store.schema.postgres_status import revisions
 from app.store.schema.server_versions import REDIS_NEEDED, is_old_redis
 from app.supervisor.database_query import query_database
@@ -35,7 +36,11 @@ def check_servers(settings: Settings, report: Callable[[str], None]) -> None:
 
 
 def check_redis(settings: Settings, report: Callable[[str], None]) -> None:
-    """Raises OperatorError if the Redis of REDIS_URL is too old; reports if it is not reachable."""
+    """Raises OperatorError if REDIS_URL is invalid, or its Redis too old; reports if it is not reachable."""
+    try:
+        parse_redis_url(settings.redis_url)
+    except ValueError as fault:
+        raise OperatorError(f"REDIS_URL is no address of a Redis: {fault}") from fault
     facts = asyncio.run(redis.collect_facts(settings.redis_url))
     if is_old_redis(facts.name, facts.version):
         raise OperatorError(f"{facts.name} {facts.version} is too old: Narthex needs {REDIS_NEEDED}.")

@@ -3,14 +3,17 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct
-from redis import asyncio as redis
-from redis.exceptions import RedisError, ResponseError
 
 from app.doctor.findings import Finding, Findings
 from app.doctor.mask_password import mask_password
+from app.doctor.redis_topology import TopologyFacts, collect_topology, diagnose_topology
+from app.store.redis.address import Address
+from app.store.redis.redis_url import parse_redis_url
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
+from app.store.redis.resp import command
+from app.store.redis.server_connection import ServerConnection
 from app.store.schema.server_versions import REDIS_NEEDED, is_old_redis
 
 _TIMEOUT_S = 5.0
@@ -36,50 +39,66 @@ class RedisFacts(Struct, frozen=True):
     used_bytes: int = 0
     max_bytes: int = 0
     runs_scripts: bool = True
+    topology: TopologyFacts = TopologyFacts()
 
 
 async def collect_facts(url: str) -> RedisFacts:
+    """The facts about the server that takes writes: the one that is named, or the one that is found."""
     address = mask_password(url)
     if not url:
         return RedisFacts("", fault="no address is known")
     try:
-        client = redis.from_url(url, socket_connect_timeout=_TIMEOUT_S, socket_timeout=_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
-    except ValueError as fault:
-        return RedisFacts(address, fault=str(fault))
-    try:
         async with asyncio.timeout(_TIMEOUT_S):
-            await client.ping()  # pyright: ignore[reportUnknownMemberType, reportGeneralTypeIssues]
-            sent_at = time.time()
-            seconds, micros = await client.time()  # pyright: ignore[reportUnknownMemberType]
-            answered_s = time.time() - sent_at
-            runs_scripts = await _runs_scripts(client)
-            server_info: Mapping[str, Any] = await client.info("all")  # pyright: ignore[reportUnknownMemberType]
-    except (RedisError, OSError, TimeoutError) as fault:
-        return RedisFacts(address, fault=str(fault) or f"it did not answer within {_TIMEOUT_S:.0f} s")
+            primary, topology = await collect_topology(parse_redis_url(url))
+            return await _collect_server(address, primary, topology)
+    except TimeoutError:
+        return RedisFacts(address, fault=f"it did not answer within {_TIMEOUT_S:.0f} s")
+    except (ValueError, RedisUnavailable, RedisReplyError) as fault:
+        return RedisFacts(address, fault=str(fault.__cause__ or fault))
+
+
+async def _collect_server(address: str, primary: Address, topology: TopologyFacts) -> RedisFacts:
+    async def find_primary() -> Address:
+        return primary
+
+    server = ServerConnection(find_primary, _TIMEOUT_S)
+    try:
+        await server.call(command((b"PING",)))
+        sent_at = time.time()
+        seconds, micros = await server.call(command((b"TIME",)))
+        answered_s = time.time() - sent_at
+        runs_scripts = await _runs_scripts(server)
+        info = _read_info(await server.call(command((b"INFO", b"all"))))
     finally:
-        await client.aclose()
+        await server.close()
     return RedisFacts(
         address,
-        name="Valkey" if "valkey_version" in server_info else "Redis",
-        version=str(server_info.get("valkey_version") or server_info.get("redis_version", "")),
+        name="Valkey" if "valkey_version" in info else "Redis",
+        version=info.get("valkey_version") or info.get("redis_version", ""),
         answered_s=answered_s,
-        skew_s=seconds + micros / 1e6 - (sent_at + answered_s / 2),
-        is_replica=server_info.get("role") in ("slave", "replica"),
-        is_cluster=bool(server_info.get("cluster_enabled")),
-        appends=bool(server_info.get("aof_enabled")),
-        last_write_failed="err" in (server_info.get("aof_last_write_status"), server_info.get("rdb_last_bgsave_status")),
-        eviction=str(server_info.get("maxmemory_policy", "noeviction")),
-        used_bytes=int(server_info.get("used_memory", 0)),
-        max_bytes=int(server_info.get("maxmemory", 0)),
+        skew_s=int(seconds) + int(micros) / 1e6 - (sent_at + answered_s / 2),
+        is_replica=info.get("role") in ("slave", "replica"),
+        is_cluster=info.get("cluster_enabled") == "1",
+        appends=info.get("aof_enabled") == "1",
+        last_write_failed="err" in (info.get("aof_last_write_status"), info.get("rdb_last_bgsave_status")),
+        eviction=info.get("maxmemory_policy", "noeviction"),
+        used_bytes=int(info.get("used_memory", 0)),
+        max_bytes=int(info.get("maxmemory", 0)),
         runs_scripts=runs_scripts,
+        topology=topology,
     )
 
 
-async def _runs_scripts(client: redis.Redis) -> bool:
+def _read_info(reply: bytes) -> Mapping[str, str]:
+    lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
+    return {name: value for name, _, value in lines}
+
+
+async def _runs_scripts(server: ServerConnection) -> bool:
     """Whether this user may run scripts; a user with few rights may not."""
     try:
-        await client.eval("return 1", 0)  # pyright: ignore[reportUnknownMemberType, reportGeneralTypeIssues]
-    except ResponseError:
+        await server.call(command((b"EVAL", b"return 1", b"0")))
+    except RedisReplyError:
         return False
     return True
 
@@ -100,11 +119,15 @@ def diagnose(facts: RedisFacts) -> list[Finding]:
     if is_old_redis(facts.name, facts.version):
         findings.add_error(f"{facts.name} {facts.version} is too old.", f"Use {REDIS_NEEDED}.")
     if facts.is_replica:
-        findings.add_error(f"{facts.name} on {facts.address} is a replica, which takes no changes.", "Set REDIS_URL to the primary.")
-    if facts.is_cluster:
         findings.add_error(
-            f"{facts.name} on {facts.address} is a cluster, which is not supported.", "Use one primary, with replicas if you like."
+            f"{facts.name} on {facts.address} is a replica, which takes no changes.", "Set REDIS_URL to the primary, or to Sentinels."
         )
+    if facts.is_cluster and facts.topology.mode != "cluster":
+        findings.add_error(
+            f"{facts.name} on {facts.address} is a node of a cluster, and REDIS_URL names it as a server of its own.",
+            "Write redis+cluster://HOST:PORT,HOST:PORT with some of its nodes.",
+        )
+    topology = diagnose_topology(facts.topology, findings)
     if not facts.runs_scripts:
         findings.add_error(
             f"{facts.name} allows this user no scripts, which limits need.", "Give the user of REDIS_URL the right +@scripting."
@@ -127,9 +150,10 @@ def diagnose(facts: RedisFacts) -> list[Finding]:
             f"{facts.name} took {facts.answered_s * 1000:.0f} ms for the simplest command, and every request with limits waits for it.",
             "Run it nearer to the gateway.",
         )
-    return findings.finish(
+    all_clear = (
         f"{facts.name} {facts.version} answers in {facts.answered_s * 1000:.1f} ms, keeps its data over a restart and evicts nothing."
     )
+    return findings.finish(f"{all_clear} {topology}".rstrip())
 
 
 def _diagnose_memory(facts: RedisFacts, findings: Findings) -> None:

@@ -14,9 +14,9 @@ import msgspec
 
 from app.gateway.learned_rules.store import LearnedRuleStore, StoredRule
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
-from app.gateway.limits.counters.resp import command
 from app.process.background_tasks import BackgroundTask
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
+from app.store.redis.resp import command
 
 KEY = b"nx:learned"
 _INTERVAL_S = 1.0
@@ -29,6 +29,7 @@ class RuleSharing:
     def __init__(self, store: LearnedRuleStore, counters: RedisCounters) -> None:
         self._store = store
         self._counters = counters
+        self._key = counters.key(KEY)
         self._learned = asyncio.Event()
         store.on_learned = self._learned.set
         self.task = BackgroundTask("learned rules", self._keep_shared)
@@ -49,11 +50,11 @@ class RuleSharing:
         unshared = list(self._store.unshared)
         if unshared:
             fields = [part for each in unshared for part in (_encode(each.key), _encode(each))]
-            await self._counters.call(command((b"HSET", KEY, *fields)))
+            await self._counters.call(command((b"HSET", self._key, *fields)))
             keep_ms = b"%d" % (self._store.keep_s * 1000 + 1)
-            await self._counters.call(command((b"PEXPIRE", KEY, keep_ms)))
+            await self._counters.call(command((b"PEXPIRE", self._key, keep_ms)))
             del self._store.unshared[: len(unshared)]
-        replies = cast("Sequence[bytes]", await self._counters.call(command((b"HGETALL", KEY))))
+        replies = cast("Sequence[bytes]", await self._counters.call(command((b"HGETALL", self._key))))
         if replies:
             await self._read(replies)
 
@@ -71,4 +72,4 @@ class RuleSharing:
             over = list({*over, *unreadable, *ends_first[: len(stored) - _MAX_STORED]})
         self._store.merge(each for field, each in stored.items() if field not in over)
         if over:
-            await self._counters.call(command((b"HDEL", KEY, *over)))
+            await self._counters.call(command((b"HDEL", self._key, *over)))

@@ -123,7 +123,7 @@ class Limits:
         self._rebuilder.check_soon()
 
     def _make_matcher(self, table: RuleTable) -> RuleMatcher:
-        return RuleMatcher(table, self._lease_ms, self._clock.now_ms)
+        return RuleMatcher(table, self._lease_ms, self._clock.now_ms, self._counters.scripts.key_tag)
 
     def _limited_rules(self) -> LimitedRules:
         return LimitedRules(self.matcher.table, self._snapshot)

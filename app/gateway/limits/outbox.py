@@ -3,15 +3,20 @@
 import asyncio
 import contextlib
 import logging
-from typing import Any
+import time
+from collections import deque
+from typing import Any, cast
 
-from app.gateway.limits.counters.commands import Operation
+from app.gateway.limits.counters.commands import FORCE, Amounts, Operation
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
 
 log = logging.getLogger(__name__)
 
 _MAX_TRIES = 3  # of an operation to which the server replies with an error
+# What was confirmed less than this before a server failed may be missing in the one that takes over. A settled reservation is known as
+# such for a minute (see settle.lua), so that one that is not missing is not counted twice.
+_KEPT_S = 4.0
 
 
 class _PendingOperation:
@@ -36,11 +41,12 @@ class _PendingOperation:
 
 
 class Outbox:
-    """Idempotent operations that are sent until Redis confirms or refuses them. len() is how many are left."""
+    """Settlements that are sent until Redis confirms or refuses them. len() is how many are left."""
 
     def __init__(self, counters: RedisCounters) -> None:
         self._counters = counters
         self._pending: dict[_PendingOperation, None] = {}
+        self._confirmed: deque[tuple[float, Operation]] = deque()  # of late, where another server may take over
         self._loading: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -58,8 +64,31 @@ class Outbox:
         for pending in list(self._pending):
             self._counters.send(pending.operation, pending)
 
+    async def report_again(self) -> None:
+        """Reports to a server that took over what the one before may have been told last: what it knows already, it counts once.
+
+        Raises RedisUnavailable.
+        """
+        operations = [operation for _, operation in self._confirmed] + [pending.operation for pending in self._pending]
+        replies: list[asyncio.Future[Any]] = []
+        for operation in operations:
+            spent = cast(Amounts, operation.numbers[2:])
+            if spent[0]:  # else it was cancelled
+                replies.append(self._counters.send_command(operation.bucket_set.take(operation.reservation_id, spent, FORCE)))
+            replies.append(self._counters.send_command(operation))
+        for result in await asyncio.gather(*replies, return_exceptions=True):
+            if isinstance(result, RedisUnavailable):
+                raise result
+            if isinstance(result, RedisReplyError):
+                log.error("Redis refused an operation of the limits after a failover", extra={"reply": str(result)})
+
     def on_confirmed(self, pending: _PendingOperation) -> None:
         self._pending.pop(pending, None)
+        if self._counters.may_move:
+            now_s = time.monotonic()
+            self._confirmed.append((now_s, pending.operation))
+            while self._confirmed[0][0] < now_s - _KEPT_S:
+                self._confirmed.popleft()
 
     def on_refused(self, pending: _PendingOperation, why: RedisReplyError) -> None:
         pending.error_count += 1

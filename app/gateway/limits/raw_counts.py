@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
-from app.gateway.limits.counters.resp import command
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
+from app.store.redis.resp import command
 
 _KEYS_AT_ONCE = 500
 
@@ -14,7 +14,7 @@ async def read_raw_counts(counters: RedisCounters, keys: Sequence[bytes]) -> Seq
     values: list[bytes | None] = []
     try:
         for start in range(0, len(keys), _KEYS_AT_ONCE):
-            values += await counters.call(command((b"MGET", *keys[start : start + _KEYS_AT_ONCE])))
+            values += await counters.call(command((b"MGET", *map(counters.key, keys[start : start + _KEYS_AT_ONCE]))))
     except (RedisUnavailable, RedisReplyError):
         return None
     return values

@@ -17,14 +17,14 @@ from msgspec import Struct
 from app.domain.snapshot import Snapshot
 from app.gateway.limits.counters.commands import encode_rebuild
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
-from app.gateway.limits.counters.resp import command
 from app.gateway.limits.counters.scripts import REBUILT_PREFIX, STORED_PREFIX
 from app.gateway.limits.loss import LossState, describe_loss, find_full_rules, slot_amounts
 from app.gateway.limits.rules import CLOCK_MARGIN_MS, MAX_WINDOW_MS, WINDOW, Rule, RuleTable
 from app.process.background_tasks import BackgroundTask
 from app.process.telemetry import Telemetry
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
+from app.store.redis.resp import command
 from app.store.usage.by_slot import SlotUsage, Subject
 
 log = logging.getLogger(__name__)
@@ -250,11 +250,11 @@ class WindowRebuilder:
         await asyncio.gather(*map(self._counters.call, commands))
 
     async def _fields(self, prefix: bytes, epoch_ms: int) -> list[bytes]:
-        fields: list[bytes] = await self._counters.call(command((b"HKEYS", b"%b%d" % (prefix, epoch_ms))))
+        fields: list[bytes] = await self._counters.call(command((b"HKEYS", self._counters.key(b"%b%d" % (prefix, epoch_ms)))))
         return fields
 
     async def _add_fields(self, prefix: bytes, epoch_ms: int, fields: Sequence[bytes]) -> None:
-        key = b"%b%d" % (prefix, epoch_ms)
+        key = self._counters.key(b"%b%d" % (prefix, epoch_ms))
         for start in range(0, len(fields), _BATCH_SIZE):
             pairs = [part for field in fields[start : start + _BATCH_SIZE] for part in (field, b"1")]
             await self._counters.call(command((b"HSET", key, *pairs)))

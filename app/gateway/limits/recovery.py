@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, cast
 
 from app.gateway.limits.counters import commands
+from app.gateway.limits.counters.broken_bucket import BrokenBucket
 from app.gateway.limits.counters.commands import FORCE, Amounts
 from app.gateway.limits.counters.counters import MAX_RETRY_PAUSE_S, RedisCounters
-from app.gateway.limits.counters.replies import BrokenBucket, RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.scripts import FORGOTTEN, TAKEN
 from app.gateway.limits.local_limiter import Charge, LocalLimiter
 from app.gateway.limits.outbox import Outbox
@@ -21,6 +21,7 @@ from app.gateway.limits.rules import LEASES
 from app.gateway.limits.usage_amounts import NO_AMOUNTS
 from app.process.background_tasks import BackgroundTask
 from app.process.telemetry import Telemetry
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -111,10 +112,15 @@ class Recovery:
 
     async def _catch_up(self) -> None:
         """Reports what Redis missed, before any new command is sent. Raises RedisUnavailable or RedisReplyError."""
+        before_ms = self.epoch_ms
         if (await self._renew_leases())[0] == FORGOTTEN and (self._has_rules() or self._active or self._outbox):
             await self._redis_epoch.create()
             await self._renew_leases()
-        if self._down_since_s is not None and (time.monotonic() - self._down_since_s) * 1000 > self._lease_ms / 2:
+        if self._counters.has_moved and self.epoch_ms == before_ms:
+            await self._report_to_other_server()
+        if self._counters.has_moved or (
+            self._down_since_s is not None and (time.monotonic() - self._down_since_s) * 1000 > self._lease_ms / 2
+        ):
             # Leases of requests in flight may have expired. No place is taken until every worker has had time to renew its own.
             await asyncio.sleep(MAX_RETRY_PAUSE_S + 0.5)
             await self._renew_leases()
@@ -136,6 +142,18 @@ class Recovery:
             self._spawn(self._await_reports(reports))
         self._down_since_s = None
         self._telemetry.set_redis_unavailable(False)
+
+    async def _report_to_other_server(self) -> None:
+        """Reports what is in flight and what was settled last after a failover: the new primary may lack the last moment of it.
+
+        What it knows it counts once. In another epoch, the records are what counts. Raises RedisUnavailable or RedisReplyError.
+        """
+        await self._outbox.report_again()
+        held = [each for each in self._active.values() if each.epoch_ms is not None]
+        results = await asyncio.gather(*(self._report_reservation(each) for each in held), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, BrokenBucket):
+                raise result
 
     def _charges_to_report(self, by_records: Collection[str], kept: Collection[bytes]) -> list[Charge]:
         """Returns the pending charges, without those that are counted by the records of the same requests.

@@ -8,8 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.gateway.limits.counters import epochs
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.resp import command
 from app.gateway.limits.counters.scripts import EPOCH
+from app.store.redis.resp import command
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +56,14 @@ class RedisEpoch:
         seconds, micros = await self._counters.call(command((b"TIME",)))
         born_ms = int(seconds) * 1000 + int(micros) // 1000 if lost else 0
         epoch = f"{born_ms}:{secrets.token_hex(8)}".encode()
-        if await self._counters.call(command((b"SET", EPOCH, epoch, b"NX"))) is not None and lost:
+        if await self._counters.call(command((b"SET", self._counters.key(EPOCH), epoch, b"NX"))) is not None and lost:
             self.losses += 1
             log.warning("Redis lost its memory: windows count as full until they are rebuilt or have passed", extra={"born_ms": born_ms})
 
     async def _record(self) -> None:
         while True:
             try:
-                epoch: bytes | None = await self._counters.call(command((b"GET", EPOCH)))
+                epoch: bytes | None = await self._counters.call(command((b"GET", self._counters.key(EPOCH))))
                 if epoch is None:  # lost again: whichever worker notices creates another, and records that
                     return
                 await epochs.record_epoch(self._database, epoch.decode(), int(epoch.partition(b":")[0]))

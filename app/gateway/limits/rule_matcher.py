@@ -40,6 +40,7 @@ class RuleMatch:
     """
 
     __slots__ = (
+        "_key_tag",
         "buckets",
         "budget_rules",
         "cost_rule",
@@ -54,8 +55,9 @@ class RuleMatch:
         "valid_until_ms",
     )
 
-    def __init__(self, buckets: Sequence[Bucket], lease_ms: int, now_ms: float) -> None:
+    def __init__(self, buckets: Sequence[Bucket], lease_ms: int, now_ms: float, key_tag: bytes = b"") -> None:
         self.buckets = tuple(buckets)
+        self._key_tag = key_tag
         # the latest reply of take.lua for them, by which a worker estimates its share once Redis is away
         self.last_reply: list[Any] | None = None
         self.granted = 0  # how many reservations it was given since they were last counted
@@ -105,14 +107,15 @@ class RuleMatch:
             numbers += overrides
         rules = [self.rule_at(index, now_ms) for index in range(len(self.buckets))]
         self.header_rules, self.budget_rules = tuple(header_rules(rules)), budget_rules(rules, now_ms)
-        self.row = BucketSet(lease_ms, [bucket.key for bucket in self.buckets], numbers)
+        self.row = BucketSet(lease_ms, [bucket.key for bucket in self.buckets], numbers, self._key_tag)
 
 
 class RuleMatcher:
     """Finds the rules that apply to a request. The results in use are cached; there are few."""
 
-    def __init__(self, table: RuleTable, lease_ms: int, clock_ms: Callable[[], float]) -> None:
+    def __init__(self, table: RuleTable, lease_ms: int, clock_ms: Callable[[], float], key_tag: bytes = b"") -> None:
         self.table = table
+        self._key_tag = key_tag
         self._lease_ms = lease_ms
         self._clock_ms = clock_ms
         self._cache: dict[Any, RuleMatch | None] = {}
@@ -150,7 +153,7 @@ class RuleMatcher:
 
     def match_buckets(self, buckets: Sequence[Bucket]) -> RuleMatch:
         """A match of given buckets, not cached."""
-        return RuleMatch(buckets, self._lease_ms, self._clock_ms())
+        return RuleMatch(buckets, self._lease_ms, self._clock_ms(), self._key_tag)
 
     def _find(self, dimensions: Mapping[str, str]) -> RuleMatch | None:
         buckets = list(_iter_buckets(self.table, dimensions))

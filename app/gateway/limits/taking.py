@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from app.gateway.limits import refusal
+from app.gateway.limits.counters.broken_bucket import BrokenBucket
 from app.gateway.limits.counters.commands import PREVIEW, TAKE, Amounts
 from app.gateway.limits.counters.counters import RedisCounters
-from app.gateway.limits.counters.replies import BrokenBucket, RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.scripts import REFUSED, TAKEN
 from app.gateway.limits.local_limiter import LocalLimiter
 from app.gateway.limits.rate_limit_headers import LOCAL_HEADER
@@ -18,6 +18,7 @@ from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import RuleMatch
 from app.gateway.limits.unready_replies import UnreadyReplies
 from app.process.telemetry import Telemetry
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
 from providers.canonical.errors import LimitExceeded, Unavailable
 
 log = logging.getLogger(__name__)

@@ -7,12 +7,12 @@ from typing import Any
 
 from app.gateway.limits import refusal
 from app.gateway.limits.counters.commands import ALLOW_UNSEEDED
-from app.gateway.limits.counters.replies import RedisReplyError, RedisUnavailable
 from app.gateway.limits.counters.scripts import FORGOTTEN, UNSEEDED, WRONG_TIME
 from app.gateway.limits.redis_clock import RedisClock
 from app.gateway.limits.redis_epoch import RedisEpoch
 from app.gateway.limits.rule_matcher import RuleMatch
 from app.gateway.limits.seeding import LedgerSeeder
+from app.store.redis.replies import RedisReplyError, RedisUnavailable
 
 log = logging.getLogger(__name__)
 

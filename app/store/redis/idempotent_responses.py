@@ -20,19 +20,22 @@ from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
-from redis.commands.core import AsyncScript
-from redis.exceptions import RedisError
 
 from app.store.formats.content_packing import pack_beside_loop, unpack_beside_loop
-from app.store.redis.redis_client import create_redis
+from app.store.redis.redis_client import RedisClient, RedisErrors
+from app.store.redis.replies import RedisReplyError
+from app.store.redis.resp import command
+from app.store.redis.scripts import Script, make_script
 
 CLAIM_PREFIX = "nx:i:"
 SPOOL_PREFIX = CLAIM_PREFIX + "spool:"
 _MAX_RENEWALS_PER_PIPELINE = 500
 
+Argument = str | int | bytes
+
 _NOW = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
 
-_CLAIM = (
+_CLAIM = make_script(
     _NOW
     + """
 local owner, digest, inference, spool, lease_ms, keep_ms, grace_ms = unpack(ARGV)
@@ -65,7 +68,7 @@ return {'taken', found[3], found[7], taken}
 )
 
 # Also completes a takeover, and restores the claim after Redis lost its memory.
-_RENEW = (
+_RENEW = make_script(
     _NOW
     + """
 local owner, digest, inference, spool, lease_ms, keep_ms = unpack(ARGV)
@@ -81,7 +84,7 @@ return 1
 """
 )
 
-_FINISH = """
+_FINISH = make_script("""
 local owner, digest, inference, keep_ms, state, answer = unpack(ARGV)
 local at = KEYS[1]
 local found = redis.call('HGET', at, 'owner')
@@ -90,19 +93,19 @@ redis.call('HSET', at, 'digest', digest, 'state', state, 'inference', inference,
 redis.call('HDEL', at, 'lease', 'seen', 'spool', 'taken')
 redis.call('PEXPIRE', at, keep_ms)
 return 1
-"""
+""")
 
 # An owner that took over and does not know yet what became of the earlier inference leaves the claim to the next one, without a wait.
-_RELEASE = """
+_RELEASE = make_script("""
 local owner, inference = unpack(ARGV)
 local at = KEYS[1]
 local found = redis.call('HMGET', at, 'owner', 'state', 'inference')
 if found[1] ~= owner or found[2] ~= 'running' then return 0 end
 if found[3] == inference then redis.call('DEL', at) else redis.call('HSET', at, 'lease', 0, 'seen', 0) end
 return 1
-"""
+""")
 
-_MARK_STORED = _NOW + "redis.call('SET', KEYS[1], now - ARGV[1], 'PX', ARGV[2])\nreturn 1"
+_MARK_STORED = make_script(_NOW + "redis.call('SET', KEYS[1], now - ARGV[1], 'PX', ARGV[2])\nreturn 1")
 
 
 class IdempotencyStoreUnavailable(Exception):
@@ -157,19 +160,16 @@ class IdempotencyStore:
     """Claims and responses. Every method raises IdempotencyStoreUnavailable."""
 
     def __init__(self, redis_url: str, *, keep_s: float, lease_s: float, grace_s: float, timeout_s: float) -> None:
-        self._redis = create_redis(redis_url, timeout_s)
+        self._redis = RedisClient(redis_url, timeout_s)
         self._lease_ms, self._keep_ms, self._grace_ms = round(lease_s * 1000), max(1, round(keep_s * 1000)), round(grace_s * 1000)
-        register = self._redis.register_script
-        self._claim, self._renew, self._finish = register(_CLAIM), register(_RENEW), register(_FINISH)
-        self._release, self._mark_stored = register(_RELEASE), register(_MARK_STORED)
 
     async def close(self) -> None:
-        await self._redis.aclose()
+        await self._redis.close()
 
     async def claim(self, claim_request: ClaimRequest) -> ClaimResult:
         """Claim a key, if nobody has, or if its owner is silent for longer than lease and grace."""
-        reply = await _run(
-            self._claim,
+        reply = await self._run(
+            _CLAIM,
             claim_request.key,
             [
                 claim_request.owner,
@@ -198,41 +198,53 @@ class IdempotencyStore:
             renewed += await self._renew_some(claims[start : start + _MAX_RENEWALS_PER_PIPELINE])
         return renewed
 
-    async def _renew_some(self, claims: Iterable[ClaimRequest]) -> list[bool]:
+    async def _renew_some(self, claims: Sequence[ClaimRequest]) -> list[bool]:
+        keys = [each.key.encode() for each in claims]
+        arguments = [_encode((each.owner, each.digest, each.inference_id, each.spool, self._lease_ms, self._keep_ms)) for each in claims]
+        requests = list(zip(keys, arguments, strict=True))
         try:
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                for each in claims:
-                    arguments = [each.owner, each.digest, each.inference_id, each.spool, self._lease_ms, self._keep_ms]
-                    await self._renew(keys=[each.key], args=arguments, client=pipeline)
-                return [reply == 1 for reply in await pipeline.execute()]
-        except (RedisError, OSError) as fault:
+            try:
+                replies = await self._redis.run_all([(key, _RENEW.call_by_hash((key,), each)) for key, each in requests])
+            except RedisReplyError as error:
+                if not str(error).startswith("NOSCRIPT"):
+                    raise
+                replies = await self._redis.run_all([(key, _RENEW.call_by_text((key,), each)) for key, each in requests])
+        except RedisErrors as fault:
             raise IdempotencyStoreUnavailable(repr(fault)) from fault
+        return [reply == 1 for reply in replies]
 
     async def finish(self, claim_request: ClaimRequest, stored_response: StoredResponse | None) -> bool:
         """Keep the response; None: it ended and is not kept. Returns False if the claim is another's by now."""
         packed = b"" if stored_response is None else await _pack_response(stored_response)
         state = "unkept" if stored_response is None else "answered"
         arguments = [claim_request.owner, claim_request.digest, claim_request.inference_id, self._keep_ms, state, packed]
-        return await _run(self._finish, claim_request.key, arguments) == 1
+        return await self._run(_FINISH, claim_request.key, arguments) == 1
 
     async def release(self, claim_request: ClaimRequest, inference_id: str) -> None:
         """Give up a claim.
 
         `inference_id` is the owner's own; if an earlier one is stored, the next owner must find out about that.
         """
-        await _run(self._release, claim_request.key, [claim_request.owner, inference_id])
+        await self._run(_RELEASE, claim_request.key, [claim_request.owner, inference_id])
 
     async def mark_stored(self, spool: str, age_s: float) -> None:
         """Note that all records of this spool from before `age_s` ago are in Postgres."""
-        await _run(self._mark_stored, f"{SPOOL_PREFIX}{spool}", [round(age_s * 1000), self._keep_ms])
+        await self._run(_MARK_STORED, f"{SPOOL_PREFIX}{spool}", [round(age_s * 1000), self._keep_ms])
 
     async def stored_until_ms(self, spool: str) -> int:
         """The time up to which all records of a spool are in Postgres, by Redis's clock; 0: unknown."""
         try:
-            reply = cast("bytes | None", await self._redis.get(f"{SPOOL_PREFIX}{spool}"))
-        except (RedisError, OSError) as fault:
+            key = f"{SPOOL_PREFIX}{spool}".encode()
+            reply = cast("bytes | None", await self._redis.run(key, command((b"GET", key))))
+        except RedisErrors as fault:
             raise IdempotencyStoreUnavailable(repr(fault)) from fault
         return int(float(reply or 0))
+
+    async def _run(self, script: Script, key: str, arguments: Iterable[Argument]) -> Any:
+        try:
+            return await self._redis.run_script(script, key.encode(), _encode(arguments))
+        except RedisErrors as fault:
+            raise IdempotencyStoreUnavailable(repr(fault)) from fault
 
 
 def claim_key(digest: str) -> str:
@@ -240,11 +252,8 @@ def claim_key(digest: str) -> str:
     return CLAIM_PREFIX + digest
 
 
-async def _run(script: AsyncScript, key: str, arguments: list[Any]) -> Any:
-    try:
-        return await script(keys=[key], args=arguments)
-    except (RedisError, OSError) as fault:
-        raise IdempotencyStoreUnavailable(repr(fault)) from fault
+def _encode(arguments: Iterable[Argument]) -> list[bytes]:
+    return [each if isinstance(each, bytes) else str(each).encode() for each in arguments]
 
 
 async def _pack_response(stored_response: StoredResponse) -> bytes:

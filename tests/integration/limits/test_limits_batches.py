@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.gateway.limits.counters.batches import MAX_BUCKETS, MAX_OPERATIONS
+from app.gateway.limits.counters.broken_bucket import BrokenBucket
 from app.gateway.limits.counters.commands import ALLOW_UNSEEDED, FORCE, PREVIEW, TAKE, Amounts, Operation
-from app.gateway.limits.counters.replies import BrokenBucket
 from app.gateway.limits.counters.scripts import REFUSED, TAKEN
 from app.gateway.limits.rules import CALENDAR, LEASES, WINDOW
 from tests.integration.limits.test_limits_lua_scripts import NONE, ONE, RESOURCES, amounts, times

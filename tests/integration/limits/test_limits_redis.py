@@ -21,7 +21,6 @@ from app.domain.callers import Caller
 from app.domain.limits import Limit
 from app.domain.snapshot import Snapshot
 from app.gateway.limits import rebuilding, redis_epoch
-from app.gateway.limits.counters.connection import Connection
 from app.gateway.limits.counters.counters import RedisCounters
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.reservation import Reservation
@@ -29,6 +28,7 @@ from app.gateway.limits.usage_amounts import ActualUsage, UsageEstimate
 from app.process.telemetry import Telemetry
 from app.settings import Settings
 from app.store.postgres.database import connect, create_database_engine
+from app.store.redis.connection import COMMANDS, Connection
 from app.store.usage.usage import UsedAmounts
 from providers.canonical.errors import LimitExceeded, LimitUnsatisfiable, Unavailable
 from providers.transport.write_batcher import WriteBatcher
@@ -343,7 +343,7 @@ async def test_redis_commands_are_written_before_the_response_of_the_same_batch(
             written.append(bytes(data))
 
     batcher, transport = WriteBatcher(), RecordingTransport()
-    redis = Connection(batcher, b"", 1, lambda: None)
+    redis = Connection(batcher, COMMANDS, 1, lambda: None)
     redis.connection_made(transport)
     batcher.write(RecordingTransport(), b"a response")
     for command in (b"settle", b" and take"):

@@ -9,8 +9,8 @@ import redis
 from msgspec import Struct
 
 from app.gateway.limits.counters.batches import join_operations
+from app.gateway.limits.counters.broken_bucket import BROKEN, BrokenBucket
 from app.gateway.limits.counters.commands import DRY_RUN, HAS_OVERRIDE, STAYS_FULL, Amounts, BucketSet, Operation
-from app.gateway.limits.counters.replies import BROKEN, BrokenBucket
 from app.gateway.limits.counters.scripts import EPOCH, REBUILT_PREFIX, REFUSED, TAKEN, Scripts, read_scripts
 from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES
 from tests.support.processes.valkey import Valkey

@@ -18,6 +18,7 @@ from app.doctor.mask_password import mask_password
 from app.doctor.processes import ProcessStatus
 from app.doctor.records import RecordFacts
 from app.doctor.redis import RedisFacts
+from app.doctor.redis_topology import TopologyFacts
 from app.domain.limits import Limit
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
@@ -72,6 +73,11 @@ def gateway_findings(**changes: object) -> list[Finding]:
 
 def postgres_findings(**changes: object) -> list[Finding]:
     return database.diagnose(DatabaseFacts("postgresql://db/narthex", msgspec.structs.replace(POSTGRES, **changes)))
+
+
+SENTINELS = TopologyFacts("sentinel", "a:6379", sentinels=3, replicas=1)
+CLUSTER = TopologyFacts("cluster", "a:6379", replicas=1, primaries=3)
+replace_facts = msgspec.structs.replace
 
 
 def redis_findings(**changes: object) -> list[Finding]:
@@ -180,7 +186,13 @@ UNHEALTHY_CASES = {
     "redis away": (redis.diagnose(RedisFacts("redis://cache", fault="refused")), "error", "refused", "Is it running"),
     "an old redis": (redis_findings(name="Redis", version="5.0.1"), "error", "5.0.1", "6.2"),
     "a replica": (redis_findings(is_replica=True), "error", "replica", "primary"),
-    "a cluster": (redis_findings(is_cluster=True), "error", "cluster", "primary"),
+    "a cluster that is named as a server": (redis_findings(is_cluster=True), "error", "cluster", "redis+cluster://"),
+    "a silent sentinel": (redis_findings(topology=replace_facts(SENTINELS, silent=("b:26379 (refused)",))), "warning", "refused", "Start"),
+    "sentinels that disagree": (redis_findings(topology=replace_facts(SENTINELS, disagreeing=("b:1 (c:2)",))), "error", "c:2", "split"),
+    "two sentinels": (redis_findings(topology=replace_facts(SENTINELS, sentinels=2)), "warning", "majority", "Run 3"),
+    "a primary without a replica": (redis_findings(topology=replace_facts(SENTINELS, replicas=0)), "warning", "no replica", "replica"),
+    "a node without a replica": (redis_findings(topology=replace_facts(CLUSTER, replicas=0)), "warning", "has the limits", "replica"),
+    "a broken cluster": (redis_findings(topology=replace_facts(CLUSTER, unowned_slots=9)), "error", "9 have no owner", "CLUSTER NODES"),
     "no right to scripts": (redis_findings(runs_scripts=False), "error", "no scripts", "+@scripting"),
     "nothing appended": (redis_findings(appends=False), "warning", "append-only", "appendonly yes"),
     "a failed write": (redis_findings(last_write_failed=True), "error", "to disk", "space"),

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
+from app.gateway.limits.counters.broken_bucket import BrokenBucket
 from app.gateway.limits.counters.commands import BucketSet, Operation
-from app.gateway.limits.counters.replies import BrokenBucket, ReplyWaiter
-from app.gateway.limits.counters.resp import bulk
-from app.gateway.limits.counters.scripts import EPOCH, RESERVATION_PREFIX
+from app.store.redis.replies import ReplyWaiter
+from app.store.redis.resp import bulk
 
 # The server does nothing else meanwhile, and all replies come when the last operation is done, so a turn with more is split. An
 # operation with more buckets than that is sent alone.
@@ -49,8 +49,8 @@ def encode_operation(script: bytes, operation: Operation) -> bytes:
         script,
         bucket_set.encoded_key_count,
         bucket_set.encoded_keys,
-        len(id) + 5,
-        RESERVATION_PREFIX,
+        len(id) + bucket_set.id_offset,
+        bucket_set.id_prefix,
         id,
         len(encoded),
         encoded,
@@ -92,13 +92,14 @@ class _Batch:
             count, argument_count, keys, arguments = first.bucket_count, 2, first.encoded_keys, first.encoded_rules
         else:
             count, keys, arguments = _encode_rows(rows)
+            keys = first.encoded_epoch + keys
             argument_count = 1 + 2 * len(rows)
         operations: list[Any] = [first.lease_ms, count]
         reservations: list[bytes] = []
         for operation in self._operations:
             id = operation.reservation_id
             operations.append((rows[operation.bucket_set], *operation.numbers))
-            reservations.append(b"$%d\r\n%b%b\r\n" % (len(id) + len(RESERVATION_PREFIX), RESERVATION_PREFIX, id))
+            reservations.append(b"$%d\r\n%b%b\r\n" % (len(id) + first.id_offset, first.id_prefix, id))
         encoded = _encode(operations)
         count += 1 + len(reservations)
         command = b"*%d\r\n%b%b%b%b%b$%d\r\n%b\r\n%b" % (
@@ -133,10 +134,10 @@ class _Batch:
 
 
 def _encode_rows(rows: Iterable[BucketSet]) -> tuple[int, bytes, bytes]:
-    """The number of all buckets, the epoch's key and theirs, and of each row its rules and the places of its buckets among them."""
+    """The number of all buckets, their keys, and of each row its rules and the places of its buckets among them."""
     places: dict[bytes, int] = {}
     arguments: list[bytes] = []
     for row in rows:
         row_places = [places.setdefault(key, len(places) + 1) for key in row.keys]
         arguments += row.encoded_rules, bulk(_encode(row_places))
-    return len(places), bulk(EPOCH) + b"".join(map(bulk, places)), b"".join(arguments)
+    return len(places), b"".join(map(bulk, places)), b"".join(arguments)

@@ -6,8 +6,8 @@ from typing import final
 import msgspec
 from msgspec import Struct
 
-from app.gateway.limits.counters.resp import bulk, command
-from app.gateway.limits.counters.scripts import EPOCH, SETTLE, Scripts
+from app.gateway.limits.counters.scripts import EPOCH, RESERVATION_PREFIX, SETTLE, Scripts
+from app.store.redis.resp import bulk
 
 TAKE, FORCE, PREVIEW, ALLOW_UNSEEDED = 0, 1, 2, 4
 # Flags of a rule.
@@ -20,15 +20,24 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BucketSet:
-    """Buckets that are taken from together. `rules`: see take.lua. What is encoded is the same for each batch."""
+    """Buckets that are taken from together. `rules`: see take.lua. What is encoded is the same for each batch.
 
-    __slots__ = ("bucket_count", "encoded_key_count", "encoded_keys", "encoded_rules", "keys", "lease_ms")
+    `key_tag`: with what each key begins in Redis, before its name.
+    """
 
-    def __init__(self, lease_ms: int, keys: Sequence[bytes], rules: Sequence[int]) -> None:
+    __slots__ = (
+        *("bucket_count", "encoded_epoch", "encoded_key_count", "encoded_keys", "encoded_rules", "id_offset", "id_prefix", "keys"),
+        "lease_ms",
+    )
+
+    def __init__(self, lease_ms: int, keys: Sequence[bytes], rules: Sequence[int], key_tag: bytes = b"") -> None:
         self.lease_ms = lease_ms
-        self.keys = keys
+        self.keys = [key_tag + key for key in keys] if key_tag else keys
         self.bucket_count = len(keys)
-        self.encoded_keys = bulk(EPOCH) + b"".join(map(bulk, keys))
+        self.encoded_epoch = bulk(key_tag + EPOCH)
+        self.encoded_keys = self.encoded_epoch + b"".join(map(bulk, self.keys))
+        self.id_prefix = key_tag + RESERVATION_PREFIX
+        self.id_offset = len(self.id_prefix)
         self.encoded_key_count = bulk(b"%d" % (len(keys) + 2))  # with a reservation
         self.encoded_rules = bulk(_encode(rules))
 
@@ -52,17 +61,18 @@ class Operation(Struct, frozen=True):
 
 def encode_renew(scripts: Scripts, lease_ms: int, leases: Sequence[tuple[bytes, bytes]]) -> bytes:
     """Renew leases: see renew.lua. `leases` has the bucket and the reservation of each."""
-    keys = [key for key, _ in leases]
+    keys = [scripts.key_tag + key for key, _ in leases]
     reservation_ids = [reservation_id for _, reservation_id in leases]
-    return command((b"EVALSHA", scripts.renew.sha, b"%d" % (len(keys) + 1), EPOCH, *keys, b"%d" % lease_ms, *reservation_ids))
+    keys.insert(0, scripts.key_tag + EPOCH)
+    return scripts.renew.call_by_hash(keys, (b"%d" % lease_ms, *reservation_ids))
 
 
 def encode_seed(scripts: Scripts, key: bytes, born_ms: int, start_ms: int, finish_ms: int, spent: int) -> bytes:
     arguments = _encode((born_ms, start_ms, finish_ms, spent))
-    return command((b"EVALSHA", scripts.seed.sha, b"2", EPOCH, key, arguments))
+    return scripts.seed.call_by_hash((scripts.key_tag + EPOCH, scripts.key_tag + key), (arguments,))
 
 
 def encode_rebuild(scripts: Scripts, key: bytes, born_ms: int, window_ms: int, used: Sequence[tuple[int, int]]) -> bytes:
     """Add to a window what was used before an epoch: see rebuild.lua. `used` has slots, each with an amount."""
     arguments = _encode([born_ms, window_ms, *(number for pair in used for number in pair)])
-    return command((b"EVALSHA", scripts.rebuild.sha, b"2", EPOCH, key, arguments))
+    return scripts.rebuild.call_by_hash((scripts.key_tag + EPOCH, scripts.key_tag + key), (arguments,))

@@ -2,7 +2,8 @@
 --
 -- The buckets of its row are all those of the reservation, in the order in which they were reserved. 0 requests (the first that was
 -- spent) cancel the reservation: it gives everything back. A reservation that is not known stays cancelled for a while, in case the
--- operation that takes it is still on the way.
+-- operation that takes it is still on the way. Where another server may take over, one that is settled stays known as such for a while:
+-- it may be reported again to a server that lacks the last moment.
 --
 -- Replies 1, or 0 if there was no such reservation.
 
@@ -22,7 +23,7 @@ local function settle(spent, reservation_key, reservation, places)
   if type(reservation) == 'string' then
     reservation = cmsgpack.unpack(reservation)
   end
-  reservations[reservation_key] = false
+  reservations[reservation_key] = KEEPS_SETTLED and not cancelled and 'x'
   local lasted = not cancelled and math.max(1, now - reservation[1])
   local at = 2
   while reservation[at] do
@@ -34,7 +35,7 @@ local function settle(spent, reservation_key, reservation, places)
     local more = kind < 3 and spent[resource + 3] - need
     if kind == 3 then
       local state = leases[bucket] or read_leases(bucket)
-      if redis.call('ZREM', KEYS[bucket + 1], string.sub(reservation_key, 6)) == 1 then
+      if redis.call('ZREM', KEYS[bucket + 1], string.sub(reservation_key, ID_START)) == 1 then
         state[1] = state[1] and now < reservation[1] + lease and state[1] - 1  -- else it may have ended, and not have counted
         if lasted then
           local mean = mean_of(state, bucket)

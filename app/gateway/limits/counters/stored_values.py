@@ -1,11 +1,10 @@
 """Raw values of buckets, for a command that runs once: a worker reads them by its own connection."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from redis.exceptions import RedisError
-
-from app.store.redis.redis_client import create_redis
+from app.gateway.limits.counters.scripts import key_tag
+from app.store.redis.redis_client import RedisClient, RedisErrors
+from app.store.redis.resp import command
 
 _TIMEOUT_S = 2.0
 
@@ -14,11 +13,12 @@ async def read_stored_values(redis_url: str, keys: Sequence[bytes]) -> Sequence[
     """Returns the values of the keys, or None if Redis is unavailable or there is no URL."""
     if not redis_url:
         return None
-    redis = create_redis(redis_url, _TIMEOUT_S)
+    tag = key_tag(redis_url)
+    tagged = [tag + key for key in keys]
+    redis = RedisClient(redis_url, _TIMEOUT_S)
     try:
-        values: Any = await redis.mget(keys)
-        return values
-    except (RedisError, OSError):
+        return await redis.run(tagged[0], command((b"MGET", *tagged))) if tagged else ()
+    except RedisErrors:
         return None
     finally:
-        await redis.aclose()
+        await redis.close()

@@ -39,10 +39,10 @@ local function free_in(ring, over, width, settled)
 end
 
 -- After a loss of memory, the rules whose windows were rebuilt in an epoch are the fields of a hash, which expires after the last window.
--- A bucket's key names its rule: nx:l:RULE:SUBJECT.
+-- A bucket's key names its rule: nx:l:RULE:SUBJECT. The hash is in the slot of the epoch, nx:epoch, as all keys of limits are.
 local function is_rebuilt(bucket)
-  local rule = string.match(KEYS[bucket + 1], '^nx:l:([^:]+)')
-  return rule and redis.call('HEXISTS', 'nx:rebuilt:' .. string.format('%.0f', born), rule) == 1
+  local rule = string.match(KEYS[bucket + 1], 'nx:l:([^:]+)')
+  return rule and redis.call('HEXISTS', string.sub(KEYS[1], 1, -6) .. 'rebuilt:' .. string.format('%.0f', born), rule) == 1
 end
 
 -- Until all of a window is free.
@@ -64,10 +64,10 @@ local function take(ask, reservation_key, held, rules, places, count)
   local mode, lax, base = ask[2] % 4, ask[2] >= 4, ask[3]
   if held and mode == 1 then
     for index = 1, count do
-      if rules[index * 7 - 6] % 4 == 3 then
+      if rules[index * 7 - 6] % 4 == 3 and held ~= 'x' then
         local bucket = places and places[index] or index
         local state = leases[bucket] or read_leases(bucket)
-        redis.call('ZADD', KEYS[bucket + 1], now + lease, string.sub(reservation_key, 6))
+        redis.call('ZADD', KEYS[bucket + 1], now + lease, string.sub(reservation_key, ID_START))
         state[1], state[2] = false, state[2] + 1
       end
     end
@@ -267,7 +267,7 @@ local function take(ask, reservation_key, held, rules, places, count)
       entry = entry + 5
     else
       local state = leases[bucket]
-      if redis.call('ZADD', KEYS[bucket + 1], now + lease, string.sub(reservation_key, 6)) == 1 then
+      if redis.call('ZADD', KEYS[bucket + 1], now + lease, string.sub(reservation_key, ID_START)) == 1 then
         state[1] = state[1] + 1
       else
         state[1] = false  -- it had one, which may have ended

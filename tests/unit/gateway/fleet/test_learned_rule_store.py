@@ -89,6 +89,9 @@ class FakeRedis:
     def __init__(self) -> None:
         self.hash: dict[bytes, bytes] = {}
 
+    def key(self, name: bytes) -> bytes:
+        return name
+
     async def call(self, payload: bytes) -> Any:
         parts = payload.split(b"\r\n")[2::2]
         assert parts[1] == KEY

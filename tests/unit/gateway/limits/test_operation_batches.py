@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from app.gateway.limits.counters.batches import MAX_BUCKETS, MAX_OPERATIONS, join_operations
+from app.gateway.limits.counters.broken_bucket import BrokenBucket
 from app.gateway.limits.counters.commands import BucketSet, Operation
-from app.gateway.limits.counters.replies import BrokenBucket, RedisUnavailable, ReplyWaiter
+from app.store.redis.replies import RedisUnavailable, ReplyWaiter
 
 ONE = (1, 0, 0, 0, 0, 1)
 

@@ -15,13 +15,6 @@ class RedisReplyError(Exception):
     """The server replied with an error."""
 
 
-BROKEN = "BROKEN"
-
-
-class BrokenBucket(RedisReplyError):
-    """An operation found a value that is no bucket. It changed nothing that others see, and they do not notice."""
-
-
 class ReplyWaiter(Protocol):
     """Receives a reply; a Future is one."""
 
