@@ -21,6 +21,9 @@ _HINT_FIELDS = frozenset(
         *("truncation", "max_tool_calls"),
         # How hard a model thinks, where an object of a single API says it, and what becomes of earlier thinking (Kimi's, GLM's).
         *("effort", "keep", "clear_thinking"),
+        # Google's: thresholds of its own filters, how closely it looks at media, and which calls it checks.
+        *("safetySettings", "mediaResolution", "functionCallingConfig", "retrievalConfig", "includeServerSideToolInvocations"),
+        *("audioTimestamp", "enableEnhancedCivicAnswers", "partMetadata"),
     }
 )
 # The same of a message: the effort from there on (Anthropic's Claude Code sends one with its first instruction).
@@ -146,7 +149,9 @@ class DropPolicy:
         self._dropped[path] = None
 
     def _caller_name(self, field: str) -> str:
-        return self._find_caller_path(field) if field.startswith("messages[") else self._field_names.get(field, field)
+        if field.startswith(("messages[", "tools[")):
+            return self._find_caller_path(field)
+        return self._field_names.get(field, field)
 
     def _find_caller_path(self, path: str) -> str:
         """The caller's path; beyond `max_paths`, the kind of path, without indexes: a body may hold any number of hints."""
