@@ -21,9 +21,11 @@ _HINT_FIELDS = frozenset(
         *("truncation", "max_tool_calls"),
         # How hard a model thinks, where an object of a single API says it, and what becomes of earlier thinking (Kimi's, GLM's).
         *("effort", "keep", "clear_thinking"),
-        # Google's: thresholds of its own filters, how closely it looks at media, and which calls it checks.
+        # Google's: thresholds of its filters, how closely it looks at media, which calls it checks.
         *("safetySettings", "mediaResolution", "functionCallingConfig", "retrievalConfig", "includeServerSideToolInvocations"),
         *("audioTimestamp", "enableEnhancedCivicAnswers", "partMetadata"),
+        # What a function returns, and whether the model waits for it.
+        *("response", "responseJsonSchema", "behavior"),
     }
 )
 # The same of a message: the effort from there on (Anthropic's Claude Code sends one with its first instruction).

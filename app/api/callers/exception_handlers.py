@@ -1,6 +1,6 @@
 """Errors outside the inference routes: unknown routes, wrong methods, admin requests, bugs of the gateway.
 
-The response has OpenAI's envelope, or Anthropic's or TensorZero's for clients of these APIs.
+The response has OpenAI's envelope, or Anthropic's, Google's or TensorZero's for clients of these APIs.
 """
 
 import logging
@@ -12,6 +12,7 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 
 from app.api.callers.refused_requests import RefusedRequests
 from app.api.server.meant_path import meant_path
+from app.api.server.model_address import GOOGLE_PATHS
 from app.api.server.response_headers import error_headers, new_request_headers, to_litestar_headers
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
 from providers.canonical.credential_masking import mask_credentials
@@ -35,6 +36,8 @@ def _respond(request: Request[Any, Any, Any], error: NarthexError, *, is_mistype
     dialect_name = "openai_chat"
     if is_anthropic_client(request):
         dialect_name = "anthropic_messages"
+    elif is_google_client(request):
+        dialect_name = "gemini"
     elif is_tensorzero_client(request):
         dialect_name = "tensorzero_inference"
     return Response(DIALECTS[dialect_name].write_error(error), status_code=error.status, media_type="application/json", headers=headers)
@@ -43,6 +46,12 @@ def _respond(request: Request[Any, Any, Any], error: NarthexError, *, is_mistype
 def is_anthropic_client(request: Request[Any, Any, Any]) -> bool:
     """Whether the request comes from a client of Anthropic's API: these send its version."""
     return "anthropic-version" in request.headers or request.url.path.startswith("/v1/messages")
+
+
+def is_google_client(request: Request[Any, Any, Any]) -> bool:
+    """Whether the request comes from a client of Google's API: by its path, or by the place of its key."""
+    path = request.url.path
+    return path.startswith(GOOGLE_PATHS) or "x-goog-api-key" in request.headers or (path == "/v1/models" and "key=" in request.url.query)
 
 
 def is_tensorzero_client(request: Request[Any, Any, Any]) -> bool:

@@ -11,6 +11,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.server.http_call import CallHandler, HttpCall
+from app.api.server.model_address import find_addressed
 from app.api.server.path_segments import routed_path
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
@@ -120,6 +121,8 @@ class InferenceProtocol(HttpToolsProtocol):
         if handler is None and (not path.startswith("/") or "?" in path or "%" in path):
             path = routed_path((httptools.parse_url(self.url).path or b"").decode("ascii"))
             handler = self.call_handlers.get(path)
+        if handler is None and path.startswith("/v1"):
+            handler = find_addressed(self.call_handlers.get, path, self.url)
         return path, handler
 
     def _delegate_to_asgi(self) -> None:

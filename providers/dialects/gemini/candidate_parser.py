@@ -79,7 +79,12 @@ class CandidateParser:
             yield from self._read_call(part.functionCall, read_call_signature(part.thoughtSignature).state)
             return
         opaque_state = None if not part.thoughtSignature else read_signature(part.thoughtSignature)
-        if part.thought and not part.text and part.thoughtSignature and isinstance(carried := read_thought("", part.thoughtSignature), Opaque):
+        if (
+            part.thought
+            and not part.text
+            and part.thoughtSignature
+            and isinstance(carried := read_thought("", part.thoughtSignature), Opaque)
+        ):
             yield from self._emit_opaque(carried)
         elif part.thought and (part.text is not None or opaque_state is not None):
             yield from self._read_thought(part.text or "", opaque_state)

@@ -49,7 +49,9 @@ def write_error_frame(error: NarthexError) -> bytes:
 
 
 def _details(error: NarthexError) -> list[dict[str, Any]]:
-    metadata = {key: value if isinstance(value, str) else msgspec.json.encode(value).decode() for key, value in (error.details or {}).items()}
+    metadata = {
+        key: value if isinstance(value, str) else msgspec.json.encode(value).decode() for key, value in (error.details or {}).items()
+    }
     reason = (error.code or error.kind).upper()
     details: list[dict[str, Any]] = [{"@type": f"{_TYPE}ErrorInfo", "reason": reason, "domain": "narthex", "metadata": metadata}]
     if error.param is not None:

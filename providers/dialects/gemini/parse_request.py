@@ -137,4 +137,3 @@ def _files(request: GenerateRequest) -> Iterator[Blob | FileData]:
                     yield holder.inlineData
                 if holder.fileData is not None:
                     yield holder.fileData
-

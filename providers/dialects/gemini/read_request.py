@@ -13,9 +13,9 @@ from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.tool_schemas import type_as_object
 from providers.dialects.gemini.opaque_parts import NAME
 from providers.dialects.gemini.read_contents import read_contents, read_instructions
-from providers.structured_output.openapi_schema import read_openapi_schema
 from providers.host_tools import mark_offered_search
 from providers.structured_output.locate_format import locate_format
+from providers.structured_output.openapi_schema import read_openapi_schema
 
 _Object = dict[str, Raw]
 _any = msgspec.json.Decoder()

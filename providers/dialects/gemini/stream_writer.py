@@ -148,9 +148,7 @@ class GeminiStreamWriter:
                 state = event.opaque_state or part.opaque_state
                 parts = self._close_thought(candidate, Reasoning(text, state), wrote_text=open_part.wrote_text)
             case ToolCall():
-                call = msgspec.structs.replace(
-                    part, arguments=part.arguments + text, opaque_state=event.opaque_state or part.opaque_state
-                )
+                call = msgspec.structs.replace(part, arguments=part.arguments + text, opaque_state=event.opaque_state or part.opaque_state)
                 parts = candidate.writer.write(call)
             case _:
                 parts = candidate.writer.write(part)

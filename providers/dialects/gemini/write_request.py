@@ -10,8 +10,8 @@ import msgspec
 
 from providers.canonical.chat import ChatRequest, Message, Text
 from providers.canonical.errors import Unsupported
-from providers.canonical.raw_json import Body
 from providers.canonical.extra_fields import write_extra_field
+from providers.canonical.raw_json import Body
 from providers.dialects.gemini.contents import Contents
 from providers.dialects.gemini.opaque_parts import NAME
 from providers.dialects.gemini.output_format import write_format
