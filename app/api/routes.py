@@ -9,9 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.api import health, metrics, root
 from app.api.callers import feedback, inferences, limits, models, nodes, responses, usage
 from app.api.callers.authentication import authentication_by_key
-from app.api.callers.google import models as google_models
-from app.api.callers.google.routes import google_routes
 from app.api.callers.inference_route import InferenceRoute
+from app.api.google import models as google_models
+from app.api.google.routes import google_routes
 from app.api.server.access_log import AccessLog
 from app.api.server.cors import Cors, CorsRoute
 from app.api.server.http_call import CallHandler

@@ -12,15 +12,20 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 
 from app.api.callers.refused_requests import RefusedRequests
 from app.api.server.meant_path import meant_path
-from app.api.server.model_address import GOOGLE_PATHS
 from app.api.server.response_headers import error_headers, new_request_headers, to_litestar_headers
+from app.domain.model_address import GOOGLE_PATHS, METHODS
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
 from providers.canonical.credential_masking import mask_credentials
-from providers.canonical.errors import InvalidRequest, MethodNotAllowed, NarthexError, Unavailable, UnknownRoute
+from providers.canonical.errors import InvalidRequest, MethodNotAllowed, NarthexError, OperationNotSupported, Unavailable, UnknownRoute
 from providers.catalogue import DIALECTS
 
 log = logging.getLogger(__name__)
 
+_NOT_OFFERED_OF_GOOGLE = {
+    "files": "Files cannot be uploaded here: send them in the request, as `inlineData`, or name them by a URL in `fileData`.",
+    "cachedContents": "Contents cannot be cached here by a call of their own: hosts cache the beginnings of prompts by themselves.",
+    "interactions": "Interactions are not offered here: send the conversation to :generateContent.",
+}
 _TENSORZERO_PATHS = frozenset({"/inference", "/batch_inference", "/feedback"})
 
 
@@ -65,6 +70,8 @@ def _handle_narthex_error(request: Request[Any, Any, Any], error: NarthexError) 
 
 
 def _handle_unknown_route(request: Request[Any, Any, Any], _: NotFoundException) -> Response[bytes]:
+    if (refusal := _google_refusal(request)) is not None:
+        return _respond(request, refusal)
     raw_path: bytes = request.scope["raw_path"]  # Litestar has taken a slash at the end off the other one
     served: frozenset[str] = request.app.state.get("paths", frozenset())
     meant = meant_path(raw_path.decode("latin-1"), served)
@@ -76,7 +83,21 @@ def _handle_unknown_route(request: Request[Any, Any, Any], _: NotFoundException)
     )
 
 
+def _google_refusal(request: Request[Any, Any, Any]) -> OperationNotSupported | None:
+    """The refusal of what Google's API has and this gateway does not offer, by its name; None: it is something else."""
+    if not request.url.path.startswith(GOOGLE_PATHS):
+        return None
+    for part in request.url.path.split("/"):
+        if part in _NOT_OFFERED_OF_GOOGLE:
+            return OperationNotSupported(_NOT_OFFERED_OF_GOOGLE[part])
+        if request.method == "POST" and ":" in part:
+            return OperationNotSupported(f"Models have no such method here. They have: {', '.join(METHODS)}.")
+    return None
+
+
 def _handle_wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowedException) -> Response[bytes]:
+    if (refusal := _google_refusal(request)) is not None:
+        return _respond(request, refusal)
     allowed = (fault.headers or {}).get("Allow", "") or (fault.headers or {}).get("allow", "")
     return _respond(request, MethodNotAllowed(request.method, mask_credentials(request.url.path), allowed))
 

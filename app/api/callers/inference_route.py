@@ -60,7 +60,7 @@ class CallAccess(Protocol):
 
 
 class AddressedCall(Protocol):
-    """What the address of a call says beside its route, where it names a model: the body has it before it is parsed."""
+    """The facts that the address of a call adds to its route, where it names a model: the body has them before it is parsed."""
 
     def take_credential(self, call: HttpCall, headers: dict[bytes, bytes]) -> None:
         """Adds the key that the address holds to the headers. Raises InvalidRequest."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
-from app.api.server.model_address import GOOGLE_PATHS
+from app.domain.model_address import GOOGLE_PATHS
 from providers.canonical.errors import InvalidRequest
 
 # Where a parameter `key` is the caller's own key.

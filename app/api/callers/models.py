@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from litestar import Request, Response, Router, get
 
+from app.api.callers import google_models as google
 from app.api.callers.authentication import Authenticate
 from app.api.callers.caller_route import TEXT, CallerRoute, list_of, object_with
 from app.api.callers.exception_handlers import is_anthropic_client, is_google_client
-from app.api.callers.google import models as google
 from app.api.server.path_segments import decode_slashes
 from app.api.server.response_headers import new_request_headers
 from app.gateway.fleet.fleet import Fleet

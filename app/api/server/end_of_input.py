@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from app.api.server.http_call import HttpCall
 from app.api.server.inference_protocol import InferenceProtocol
-from app.api.server.model_address import GOOGLE_PATHS
+from app.domain.model_address import GOOGLE_PATHS
 from providers.canonical.errors import NarthexError
 from providers.catalogue import DIALECTS
 

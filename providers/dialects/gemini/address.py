@@ -1,4 +1,4 @@
-"""What the address of a request says, written into its body: the model, and whether to stream. Every other API has both there."""
+"""Writes into a body what the address of a request says: the model, and whether to stream. Every other API has both there."""
 
 import msgspec
 

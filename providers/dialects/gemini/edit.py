@@ -23,7 +23,7 @@ _CALL = b'"functionCall"'
 
 
 class _Reader:
-    """What the record needs to know of a response, frame by frame."""
+    """Reads of a response, frame by frame, what the record needs to know."""
 
     def __init__(self) -> None:
         self.model: str | None = None

@@ -1,7 +1,8 @@
 """Errors of Google's hosts, read and written: {error: {code, message, status, details}}, at times in an array of one.
 
-Sources: https://ai.google.dev/gemini-api/docs/troubleshooting, .../rate-limits, google.rpc.Code, google.rpc.QuotaFailure, google.rpc.ErrorInfo, read 2026-11; recordings
-google_ai_studio/22, 24, gcp_vertex_gemini/18; https://github.com/pydantic/pydantic-ai cassettes for the 403 of a missing cache.
+Sources: https://ai.google.dev/gemini-api/docs/troubleshooting, .../rate-limits, google.rpc.Code, google.rpc.QuotaFailure,
+google.rpc.ErrorInfo, read 2026-11; recordings google_ai_studio/22, 24, gcp_vertex_gemini/18; https://github.com/pydantic/pydantic-ai
+cassettes for the 403 of a missing cache.
 """
 
 import time

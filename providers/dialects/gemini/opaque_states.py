@@ -44,7 +44,7 @@ class _CarriedParts(Struct, omit_defaults=True):
 
 
 class CallSignature(Struct, frozen=True):
-    """What the signature of a call holds: the state of the call, and the reasoning before it."""
+    """The content of the signature of a call: the state of the call, and the reasoning before it."""
 
     state: OpaqueState | None
     parts: tuple[Reasoning | Opaque, ...] = ()

@@ -3,6 +3,7 @@
 The model and whether to stream are in the address; the route has written both into the body.
 """
 
+import contextlib
 from collections.abc import Iterator
 
 import msgspec
@@ -27,10 +28,8 @@ _OTHER_BOUNDS = OUTPUT_BOUND_FIELDS | OUTPUT_BOUND_OBJECTS
 
 def parse_request(raw: bytes) -> InboundRequest:
     """Raises InvalidRequest, which says what is wrong, where, and what is expected."""
-    try:
+    with contextlib.suppress(*DECODE_ERRORS):  # parse_body() says what is wrong
         raw = with_camel_case(raw)
-    except DECODE_ERRORS:
-        pass  # parse_body() says what is wrong
     request, body = parse_body(raw, _decoder)
     _check(request, body)
     _leave_out_empty_fields(body)

@@ -1,7 +1,5 @@
 """The documented fields of requests to generateContent. Unknown fields are allowed.
 
-`model` and `stream` are of the address: the route writes them into the body, as every other API of callers has them there.
-
 Sources: https://ai.google.dev/api/generate-content and the types of google-genai 3.6.1, read 2026-11.
 """
 
@@ -128,12 +126,10 @@ class GenerationConfig(Struct):
     thinkingConfig: ThinkingConfig | None = None
 
 
-class GenerateRequest(Struct, kw_only=True):
-    """A request for a response. `labels` are kept as tags."""
+class GenerateContentRequest(Struct, kw_only=True):
+    """A request for a response, as its body is sent. `labels` are kept as tags."""
 
-    model: str
     contents: Annotated[list[Content], Meta(min_length=1)]
-    stream: bool | None = None
     systemInstruction: SystemInstruction | None = None
     tools: list[Tool] | None = None
     toolConfig: ToolConfig | None = None
@@ -146,3 +142,10 @@ class GenerateRequest(Struct, kw_only=True):
     episode_id: str | None = None
     episode_id_prefixed: str | None = field(default=None, name="tensorzero::episode_id")
     tags_prefixed: dict[str, str] | None = field(default=None, name="tensorzero::tags")
+
+
+class GenerateRequest(GenerateContentRequest, kw_only=True):
+    """The same, with what its address says."""
+
+    model: str
+    stream: bool | None = None

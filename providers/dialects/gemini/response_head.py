@@ -1,4 +1,4 @@
-"""What every response and every chunk of a stream has beside its candidates; and what the caller wants to get of thoughts."""
+"""The fields of every response, and of every chunk of a stream, beside its candidates; and whether the caller wants thoughts."""
 
 from collections.abc import Mapping
 from typing import Any

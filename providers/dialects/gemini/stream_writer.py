@@ -160,7 +160,7 @@ class GeminiStreamWriter:
         return self._frame([{"content": {"parts": [{"text": ""}], "role": "model"}, "index": choice, **candidate.grounding.write()}])
 
     def _close_thought(self, candidate: _Candidate, thought: Reasoning, *, wrote_text: bool) -> list[WrittenPart]:
-        """What is still to be written of a thought: its signature, with an empty text where the text was sent before."""
+        """Returns what is still to be written of a thought: its signature, with an empty text where the text was sent before."""
         parts = candidate.writer.write(thought)
         if not wrote_text:
             return parts

@@ -42,7 +42,7 @@ class TextPart(Struct):
 
 
 class EmbeddedContent(Struct):
-    """What is embedded. The texts of its parts count as one."""
+    """The content that is embedded. The texts of its parts count as one."""
 
     parts: Annotated[list[TextPart], Meta(min_length=1)]
 

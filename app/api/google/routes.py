@@ -2,9 +2,11 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Literal, get_args
 
-from app.api.callers.google.dialects import (
+from app.api.callers.inference_route import InferenceRoute
+from app.api.callers.key_parameter import take_key
+from app.api.callers.response_sink import HttpResponseSink
+from app.api.google.dialects import (
     GoogleCountTokens,
     GoogleEmbeddings,
     read_count,
@@ -12,14 +14,11 @@ from app.api.callers.google.dialects import (
     write_count_body,
     write_embeddings_body,
 )
-from app.api.callers.google.sinks import ArraySink, ConvertingSink
-from app.api.callers.inference_route import InferenceRoute
-from app.api.callers.key_parameter import take_key
-from app.api.callers.response_sink import HttpResponseSink
+from app.api.google.sinks import ArraySink, ConvertingSink
 from app.api.server.access_log import AccessLog
 from app.api.server.http_call import CallHandler, HttpCall
-from app.api.server.model_address import ModelAddress, template
 from app.domain.callers import Caller
+from app.domain.model_address import Method, ModelAddress, template
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.state.context import RequestContext
 from providers.catalogue import DIALECTS
@@ -27,10 +26,8 @@ from providers.dialect import CallerDialect
 from providers.dialects.gemini import Gemini
 from providers.dialects.gemini.address import write_address
 
-Method = Literal["generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents"]
 Wrap = Callable[[CallHandler], CallHandler]
 
-METHODS: tuple[Method, ...] = get_args(Method)
 _SSE = b"alt=sse"
 
 
@@ -51,7 +48,7 @@ def google_routes(gateway: Gateway, access_log: AccessLog | None, wrap: Wrap | N
 
 
 class _GoogleRoute:
-    """Implements app.api.server.model_address.AddressedRoute."""
+    """Implements app.api.server.inference_protocol.AddressedRoute."""
 
     def __init__(self, gateway: Gateway, route: InferenceRoute, method: Method, wrap: Wrap | None) -> None:
         self._gateway = gateway
