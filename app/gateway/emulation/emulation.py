@@ -22,8 +22,6 @@ SINGLE_CALL_FIELDS: Mapping[str, str] = {
     "openai_responses": "parallel_tool_calls",
     "anthropic_messages": "tool_choice.disable_parallel_tool_use",
     "tensorzero_inference": "parallel_tool_calls",
-    # Google's API has no such field: a target that takes tools in the prompt calls one at a time by itself.
-    "gemini": "toolConfig.functionCallingConfig",
 }
 _STRICT_TOOL = re.compile(r"tools\[(\d+)\](?:\.function)?\.strict")
 

@@ -33,7 +33,7 @@ Part = dict[str, Any]
 
 # Takes the place of a signature on calls that no Gemini made: models that require a signature accept it.
 # Source: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs, read 2026-11.
-_SKIP_SIGNATURE = "skip_thought_signature_validator"
+SKIP_SIGNATURE = "skip_thought_signature_validator"
 
 
 class Contents:
@@ -181,7 +181,7 @@ class Contents:
             written.append({"text": "", "thoughtSignature": signature})
         first_call = next((part for part in written if "functionCall" in part), None)
         if self._profile.requires_signatures and first_call is not None and "thoughtSignature" not in first_call:
-            first_call["thoughtSignature"] = _SKIP_SIGNATURE
+            first_call["thoughtSignature"] = SKIP_SIGNATURE
         return written
 
     def _reasoning(self, part: Reasoning, written: list[Part]) -> str | None:

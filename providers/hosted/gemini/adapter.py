@@ -19,7 +19,9 @@ from providers.dialects.gemini.media import is_google_url
 from providers.host_operation import HostOperation
 from providers.hosted.gemini.count_tokens import GEMINI_COUNT_TOKENS, model_resource
 from providers.hosted.gemini.embeddings import GEMINI_EMBEDDINGS
+from providers.hosted.gemini.own_rules import breaks_rules
 from providers.hosted.gemini.structured_output import plan_gemini_constraint, without_dropped_output
+from providers.profiles.gemini import find_profile
 from providers.structured_output import Constraint, ConstraintPlan
 
 _GEMINI = "gemini"
@@ -32,6 +34,7 @@ class GoogleAIStudio(Provider):
     default_base_url: ClassVar[str | None] = "https://generativelanguage.googleapis.com"
     tool_names = ToolNames("[a-zA-Z0-9_.:-]")  # FunctionDeclaration.name: https://ai.google.dev/api/caching#FunctionDeclaration
     model_in_url: ClassVar[bool] = True
+    adapts_own_dialects: ClassVar[bool] = True
     host_operations: ClassVar[Mapping[str, HostOperation]] = {
         "openai_embeddings": GEMINI_EMBEDDINGS,
         "anthropic_count_tokens": GEMINI_COUNT_TOKENS,
@@ -60,6 +63,9 @@ class GoogleAIStudio(Provider):
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
         """The key is never in the URL, where logs would keep it."""
         return [("x-goog-api-key", credential)] if credential else []
+
+    def must_adapt_as_chat(self, body: Body, dialect: str, model: str) -> bool:
+        return dialect == _GEMINI and breaks_rules(body, find_profile(model))
 
     def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
         """The URL names the model, not the body."""
