@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from providers.canonical.chat import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.errors import NarthexError
@@ -43,6 +44,8 @@ class _Candidate:
         self.writer = PartsWriter(includes_thoughts=with_thoughts)
         self.grounding = Grounding()
         self.open: dict[int, _OpenPart] = {}
+        self.calls: list[int] = []  # the calls that have begun and are not written yet: they are written in this order
+        self.complete: dict[int, ToolCall] = {}  # those of them that wait for one before
         self.part_count = 0
         self.has_refusal = False
         self.finished: ChoiceFinished | None = None
@@ -105,6 +108,8 @@ class GeminiStreamWriter:
         candidate, part = self._candidate(event.choice), event.part
         candidate.has_refusal = candidate.has_refusal or isinstance(part, Refusal)
         candidate.open[event.index] = _OpenPart(part)
+        if isinstance(part, ToolCall):
+            candidate.calls.append(event.index)
         text = part.text if isinstance(part, Text | Reasoning | Refusal) else ""
         return self._add_text(PartDelta(event.choice, event.index, text)) if text else b""
 
@@ -148,12 +153,21 @@ class GeminiStreamWriter:
                 state = event.opaque_state or part.opaque_state
                 parts = self._close_thought(candidate, Reasoning(text, state), wrote_text=open_part.wrote_text)
             case ToolCall():
-                call = msgspec.structs.replace(part, arguments=part.arguments + text, opaque_state=event.opaque_state or part.opaque_state)
-                parts = candidate.writer.write(call)
+                candidate.complete[event.index] = replace(
+                    part, arguments=part.arguments + text, opaque_state=event.opaque_state or part.opaque_state
+                )
+                parts = self._write_calls(candidate)
             case _:
                 parts = candidate.writer.write(part)
         candidate.part_count += len(parts) or open_part.wrote_text
         return self._parts_frame(event.choice, parts) if parts else b""
+
+    def _write_calls(self, candidate: _Candidate) -> list[WrittenPart]:
+        """The calls that are complete, as far as those that began before them are."""
+        parts: list[WrittenPart] = []
+        while candidate.calls and candidate.calls[0] in candidate.complete:
+            parts += candidate.writer.write(candidate.complete.pop(candidate.calls.pop(0)))
+        return parts
 
     def _grounding_frame(self, choice: int, candidate: _Candidate) -> bytes:
         """All that was cited so far, while the text is the newest part; the last frame has it again."""

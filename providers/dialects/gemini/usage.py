@@ -61,7 +61,10 @@ def read_usage(metadata: UsageMetadata, tool_uses: Mapping[str, int] | None = No
 
 
 def write_usage(usage: Usage) -> dict[str, Any]:
-    """The counts. `candidatesTokenCount` is without thoughts; what was not reported is left out, but for the sums."""
+    """The counts. `candidatesTokenCount` is without thoughts; what was not reported is left out, but for the sums.
+
+    An estimate is not marked: the types of Google's SDKs are closed.
+    """
     reasoning = usage.reasoning or 0
     counts: dict[str, Any] = {
         "promptTokenCount": usage.input or 0,
@@ -80,8 +83,6 @@ def write_usage(usage: Usage) -> dict[str, Any]:
         counts["candidatesTokensDetails"] = output_details
     if usage.tier in _TIERS:
         counts["serviceTier"] = usage.tier
-    if usage.estimated:
-        counts["estimated"] = True
     return counts
 
 

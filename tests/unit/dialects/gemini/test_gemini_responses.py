@@ -213,9 +213,9 @@ def test_edited_stream_that_ends_early_is_truncated():
         editor.finish()
 
 
-def test_usage_that_google_leaves_out_is_estimated_and_marked():
+def test_usage_that_google_leaves_out_is_estimated():
     edited = DIALECT.edit_response(json.dumps({"candidates": ANSWER["candidates"]}).encode(), META)
-    assert edited.usage is None and json.loads(edited.raw)["usageMetadata"]["estimated"] is True
+    assert edited.usage is None and json.loads(edited.raw)["usageMetadata"]["candidatesTokenCount"] == 1
 
 
 def test_unusable_answer_is_passed_on_with_googles_own_word():
