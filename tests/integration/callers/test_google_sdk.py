@@ -386,3 +386,86 @@ async def test_request_is_recorded_with_its_model_and_normal_messages(service: S
     record = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
     assert (record["route"], record["model"], record["outcome"]) == (GEMINI, NAMES[CHAT], "answered")
     assert httpx.codes.is_success(record["status"])
+
+
+async def test_candidates_are_requested_one_by_one_where_a_target_gives_one(sdk: Any, engine: ScriptedEngine):
+    engine.script = respond_with(*[Situation(name="greeting", parts=(Text(f"Hello {at}."),)) for at in range(3)])
+    answer = await sdk.models.generate_content(model=NAMES[ANTHROPIC], contents="Hi", config={"candidate_count": 3})
+    assert sorted(each.content.parts[0].text for each in answer.candidates) == ["Hello 0.", "Hello 1.", "Hello 2."]
+    assert answer.usage_metadata.prompt_token_count == 60
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_stop_sequence_is_honoured_where_a_target_has_none(sdk: Any, engine: ScriptedEngine, streamed: bool):
+    engine.script = respond_with(Situation(name="long", parts=(Text("one two END three"),)))
+    arguments: Any = {"model": NAMES[RESPONSES], "contents": "Hi", "config": {"stop_sequences": ["END"]}}
+    if streamed:
+        text = "".join([chunk.text or "" async for chunk in await sdk.models.generate_content_stream(**arguments)])
+    else:
+        text = (await sdk.models.generate_content(**arguments)).text
+    assert text == "one two "
+
+
+async def test_history_of_another_model_reaches_gemini_with_a_placeholder_for_its_signatures(sdk: Any, engine: ScriptedEngine):
+    """Gemini 3 refuses a history whose calls have no signature."""
+    engine.script = respond_with(Situation(name="call", parts=(PARIS,), finish="tool_calls"), GREETING)
+    config = types.GenerateContentConfig(tools=TOOLS, automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True))
+    content = (await sdk.models.generate_content(model=NAMES[CHAT], contents="Hi", config=config)).candidates[0].content
+    result = types.Content(role="user", parts=[types.Part.from_function_response(name="get_weather", response={"output": "18"})])
+    contents = [types.Content(role="user", parts=[types.Part(text="Hi")]), content, result]
+    await sdk.models.generate_content(model="google", contents=contents, config=config)
+    (call,) = engine.requests[-1].body["contents"][1]["parts"]
+    assert call["thoughtSignature"] == "skip_thought_signature_validator"
+
+
+async def test_function_is_called_by_its_name_with_its_templates_and_parameters(service: Service, sdk: Any, engine: ScriptedEngine):
+    service.apply("""
+        [functions.google-answers]
+        type = "chat"
+        [functions.google-answers.variants.only]
+        model = "google"
+        system_template = "Be kind. {{ system_text }}"
+        params = { temperature = 0.25, max_tokens = 77, reasoning_effort = "low" }
+    """)
+    engine.script = respond_with(GREETING)
+    body = {"contents": [{"parts": [{"text": "Hi"}]}], "systemInstruction": {"parts": [{"text": "Answer Ada."}]}}
+    async with service.client() as client:
+        answer = await client.post("/v1beta/models/google-answers:generateContent", json=body)
+    assert answer.status_code == 200, answer.text
+    sent = engine.requests[-1].body
+    assert sent["systemInstruction"]["parts"] == [{"text": "Be kind. Answer Ada."}]
+    assert sent["generationConfig"] == {"temperature": 0.25, "maxOutputTokens": 77, "thinkingConfig": {"thinkingLevel": "LOW"}}
+    assert answer.headers["x-narthex-variant"] == "only"
+
+
+async def test_recorded_request_is_shown_as_messages(service: Service, sdk: Any, engine: ScriptedEngine):
+    engine.script = respond_with(CALLS)
+    async with service.client() as client:
+        body = {"contents": [{"parts": [{"text": "Hello!"}]}], "systemInstruction": {"parts": [{"text": "Be brief."}]}, "tools": TOOLS}
+        answer = await client.post(f"/v1beta/models/{NAMES[ANTHROPIC]}:streamGenerateContent?alt=sse", json=body)
+    id = answer.headers["x-narthex-inference-id"]
+    await service.wait_for_record(id)
+    async with service.admin_client() as admin:
+        shown = (await admin.get(f"/admin/v1/inferences/{id}?content=messages")).json()["messages"]
+    assert [message["role"] for message in shown["input"]] == ["system", "user"] and shown["problems"] == []
+    assert "get_weather" in json.dumps(shown["output"]) and "get_weather" in json.dumps(shown["tools"])
+
+
+async def test_limit_is_told_in_googles_shape(service: Service, sdk: Any, engine: ScriptedEngine):
+    service.apply("""
+        [teams.google-limited]
+        [[limits]]
+        name = "one request of google-limited"
+        scope = { team = "google-limited" }
+        resource = "requests"
+        amount = 1
+        per = "hour"
+    """)
+    key = service.run("keys", "create", "--team", "google-limited", "--quiet").stdout.strip()
+    async with sdk_of(service, key=key).aio as client:
+        await client.models.generate_content(model="sandbox", contents="Hi")
+        with pytest.raises(errors.ClientError) as raised:
+            await client.models.generate_content(model="sandbox", contents="Hi")
+    details: Any = raised.value.details
+    assert (raised.value.code, raised.value.status) == (429, "RESOURCE_EXHAUSTED")
+    assert any(each["@type"].endswith("RetryInfo") for each in details["error"]["details"])
