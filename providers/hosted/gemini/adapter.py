@@ -19,7 +19,7 @@ from providers.dialects.gemini.media import is_google_url
 from providers.host_operation import HostOperation
 from providers.hosted.gemini.count_tokens import GEMINI_COUNT_TOKENS, model_resource
 from providers.hosted.gemini.embeddings import GEMINI_EMBEDDINGS
-from providers.hosted.gemini.own_rules import breaks_rules
+from providers.hosted.gemini.own_rules import RESTRICTED_FIELDS, breaks_rules
 from providers.hosted.gemini.structured_output import plan_gemini_constraint, without_dropped_output
 from providers.profiles.gemini import find_profile
 from providers.structured_output import Constraint, ConstraintPlan
@@ -35,6 +35,7 @@ class GoogleAIStudio(Provider):
     tool_names = ToolNames("[a-zA-Z0-9_.:-]")  # FunctionDeclaration.name: https://ai.google.dev/api/caching#FunctionDeclaration
     model_in_url: ClassVar[bool] = True
     adapts_own_dialects: ClassVar[bool] = True
+    restricted_fields: Mapping[str, str] = RESTRICTED_FIELDS
     host_operations: ClassVar[Mapping[str, HostOperation]] = {
         "openai_embeddings": GEMINI_EMBEDDINGS,
         "anthropic_count_tokens": GEMINI_COUNT_TOKENS,
@@ -75,7 +76,10 @@ class GoogleAIStudio(Provider):
         return plan_gemini_constraint(constraint, trusted=self.trusted)
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
-        return super().adapt_request(body, dialect, may_drop, without_dropped_output(constraint, body))
+        adapted = super().adapt_request(body, dialect, may_drop, without_dropped_output(constraint, body))
+        if body.pop("labels", None) is not None:  # Vertex alone has them, and they change no response
+            adapted.dropped.append("labels")
+        return adapted
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
         return read_google_error(status, headers, body)

@@ -3,7 +3,7 @@
 Clients take one model for another: they send a budget of thinking to a model that has levels, or a history that another model wrote.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -12,6 +12,11 @@ from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.profiles.gemini import GeminiProfile
 
+# By these a request would be answered by another model than the one that its address names.
+RESTRICTED_FIELDS: Mapping[str, str] = {
+    "generationConfig.routingConfig": "another model",
+    "generationConfig.modelSelectionConfig": "another model",
+}
 _CALL = b'"functionCall"'
 _REFUSED_SAMPLING = ("frequencyPenalty", "presencePenalty")
 

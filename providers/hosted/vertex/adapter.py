@@ -65,7 +65,7 @@ _UNKNOWN_PROJECT = "/projects/-/"
 
 class Vertex(OpenAICompatible):
     name: ClassVar[str] = "vertex"
-    restricted_fields: Mapping[str, str] = {}
+    restricted_fields: Mapping[str, str] = own_rules.RESTRICTED_FIELDS
     dialects: ClassVar[tuple[str, ...]] = (GEMINI, _ANTHROPIC_MESSAGES, "anthropic_count_tokens", "openai_chat")
     default_base_url: ClassVar[str | None] = _GLOBAL_BASE_URL
     tool_names = ToolNames("[a-zA-Z0-9_.:-]")  # FunctionDeclaration.name: https://ai.google.dev/api/caching#FunctionDeclaration
