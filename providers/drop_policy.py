@@ -35,6 +35,8 @@ _STATUS_BY_FIELD: Mapping[str, int] = {"safeguards": 400}
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 # Wishes for how a response is sampled and written, which every API fulfils as far as it can: OpenAI promises its best effort for a seed.
 _WISHES = frozenset({"seed", "verbosity", "temperature", "top_p", "reasoning_effort"})
+# The same by the names of an API whose clients send them by default, whatever the model: the Gemini CLI (0.61.0) a topK of 64.
+CALLER_WISHES = frozenset({"generationConfig.topK"})
 # Values that request nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.
 _NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False})
 
@@ -96,7 +98,7 @@ class DropPolicy:
 
     def may_drop(self, path: str) -> bool:
         """Whether this may be dropped, or the top-level field that holds it. `path` is the caller's own."""
-        return self._may_drop(path) or self._may_drop(path.partition(".")[0].partition("[")[0])
+        return path in CALLER_WISHES or self._may_drop(path) or self._may_drop(path.partition(".")[0].partition("[")[0])
 
     def drop_or_refuse(self, field: str, why: str) -> None:
         """Drops a field, or a path in a chat's messages. Raises Unsupported unless that is allowed. `why` is a sentence."""

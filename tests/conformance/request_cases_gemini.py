@@ -182,7 +182,7 @@ GEMINI_REQUESTS: Mapping[str, GeminiRequest] = {
     "temperature": (config(temperature=0.5), {}),
     "temperature over 1": (config(temperature=1.5), refused("generationConfig.temperature", (ANTHROPIC,))),
     "top_p": (config(topP=0.5), {}),
-    "top_k": (config(topK=5), refused("generationConfig.topK", (RESPONSES,))),
+    "top_k": (config(topK=5), reported("generationConfig.topK", (RESPONSES,))),
     "stop sequences": (config(stopSequences=["END"]), refused("generationConfig.stopSequences", (RESPONSES,))),
     "seed": (config(seed=7), {CHAT: Translated({"seed": 7}), **reported("generationConfig.seed", (RESPONSES, ANTHROPIC))}),
     "several choices": (

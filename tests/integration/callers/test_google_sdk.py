@@ -230,6 +230,14 @@ async def test_safety_settings_are_hints_elsewhere(service: Service, sdk: Any, e
     assert (answer.status_code, answer.headers["x-narthex-dropped"]) == (200, "safetySettings")
 
 
+async def test_top_k_that_the_gemini_cli_always_sends_is_a_hint(service: Service, sdk: Any, engine: ScriptedEngine):
+    engine.script = respond_with(GREETING)
+    body = {"contents": [{"parts": [{"text": "Hi"}]}], "generationConfig": {"topK": 64, "topP": 0.95, "temperature": 1}}
+    async with service.client() as client:
+        answer = await client.post(f"/v1beta/models/{NAMES[RESPONSES]}:generateContent", json=body)
+    assert (answer.status_code, answer.headers["x-narthex-dropped"]) == (200, "generationConfig.topK")
+
+
 @every_engine_api
 async def test_tokens_are_counted(sdk: Any, engine: ScriptedEngine, target: str):
     async def count(request: ReceivedRequest) -> None:
