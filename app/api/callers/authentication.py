@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from litestar import Request
 from litestar.types import Scope
@@ -116,7 +116,7 @@ def authentication_by_key(snapshot_cache: SnapshotCache) -> Authenticate:
         if scope["query_string"] and scope["path"].startswith(KEY_PARAMETER_PATHS):
             key = take_key(scope["query_string"], dict(scope["headers"]))
             if key is not None:
-                scope["headers"].append((b"x-goog-api-key", key))  # pyright: ignore[reportAttributeAccessIssue]
+                cast("list[tuple[bytes, bytes]]", scope["headers"]).append((b"x-goog-api-key", key))
         return await authenticate_scope(snapshot_cache, scope)
 
     return authenticate_request

@@ -48,6 +48,15 @@ def _is_input(part: Mapping[str, Any]) -> bool:
 
 def read_system_text(instruction: Any) -> str | None:
     """The text of `systemInstruction`; None: there is none."""
-    parts: Any = instruction.get("parts") if isinstance(instruction, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    texts = [part["text"] for part in cast("list[Any]", parts or []) if isinstance(part, dict) and isinstance(part.get("text"), str)]  # pyright: ignore[reportUnknownMemberType]
+    texts: list[str] = []
+    match instruction:
+        case {"parts": [*parts]}:
+            for part in parts:
+                match part:
+                    case {"text": str(text)}:
+                        texts.append(text)
+                    case _:
+                        continue
+        case _:
+            return None
     return "\n".join(texts) or None

@@ -129,14 +129,23 @@ def _slots(value: Any) -> Iterator[MediaSlot]:
         elif isinstance(node, dict):
             part = cast("dict[str, Any]", node)
             for key, each in part.items():
-                if key == "fileData" and isinstance(each, dict) and isinstance(each.get("fileUri"), str):  # Google's
-                    yield MediaSlot(part, key, each["fileUri"])
+                if key == "fileData" and (url := _google_url(each)) is not None:
+                    yield MediaSlot(part, key, url)
                 elif key.endswith("_url") or key in _MEDIA_KEYS:
                     yield from _media_slots(part, key, each, key)
                 elif key == "url" and isinstance(each, str) and part.get("type") in _TYPES_WITH_URL:
                     yield MediaSlot(part, key, each)
                 elif key in _CONTAINERS:
                     pending.append(each)
+
+
+def _google_url(file: Any) -> str | None:
+    """The URL of a file as Google's callers name it; None: it is no such file."""
+    match file:
+        case {"fileUri": str(url)}:
+            return url
+        case _:
+            return None
 
 
 def _media_slots(holder: dict[str, Any] | list[Any], at: Any, value: Any, name: str) -> Iterator[MediaSlot]:

@@ -58,7 +58,7 @@ def _unsigned_turns(body: Body) -> Iterator[bool]:
     for content in cast("list[Any]", msgspec.json.decode(raw)):
         match content:
             case {"role": "model", "parts": [*parts]}:
-                first = next((part for part in parts if isinstance(part, dict) and "functionCall" in part), None)
-                yield first is not None and not first.get("thoughtSignature")  # pyright: ignore[reportUnknownMemberType]
+                calls = [cast("dict[str, Any]", part) for part in parts if isinstance(part, dict) and "functionCall" in part]
+                yield bool(calls) and not calls[0].get("thoughtSignature")
             case _:
                 continue
