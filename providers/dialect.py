@@ -51,6 +51,7 @@ class InboundRequest(Struct):
     names_no_model: bool = False  # whether `model` is empty, and the only model of the key that serves the route is meant
     overrides: RequestOverrides | None = None  # what the caller adds to the request that goes to a target; None: nothing
     model_field: str = "model"  # in which the caller names the model
+    carries_state: bool = False  # whether it may hold carriers (providers/canonical/carrier.py) in a form that a search does not find
     repair: Repair | None = None  # what parsing did to put calls and their results in order; None: nothing
 
 

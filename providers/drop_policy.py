@@ -23,6 +23,11 @@ _HINT_FIELDS = frozenset(
         *("effort", "keep", "clear_thinking"),
         # What Anthropic does with thinking that belongs to another conversation (opencode sends it with each request).
         "block_binding",
+        # Google's: thresholds of its filters, how closely it looks at media, which calls it checks.
+        *("safetySettings", "mediaResolution", "functionCallingConfig", "retrievalConfig", "includeServerSideToolInvocations"),
+        *("audioTimestamp", "enableEnhancedCivicAnswers", "partMetadata"),
+        # What a function returns, and whether the model waits for it.
+        *("response", "responseJsonSchema", "behavior"),
     }
 )
 # The same of a message: the effort from there on (Anthropic's Claude Code sends one with its first instruction).
@@ -32,6 +37,8 @@ _STATUS_BY_FIELD: Mapping[str, int] = {"safeguards": 400}
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 # Wishes for how a response is sampled and written, which every API fulfils as far as it can: OpenAI promises its best effort for a seed.
 _WISHES = frozenset({"seed", "verbosity", "temperature", "top_p", "reasoning_effort"})
+# The same by the names of an API whose clients send them by default, whatever the model: the Gemini CLI (0.61.0) a topK of 64.
+CALLER_WISHES = frozenset({"generationConfig.topK"})
 # Values that request nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.
 _NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False})
 
@@ -93,7 +100,7 @@ class DropPolicy:
 
     def may_drop(self, path: str) -> bool:
         """Whether this may be dropped, or the top-level field that holds it. `path` is the caller's own."""
-        return self._may_drop(path) or self._may_drop(path.partition(".")[0].partition("[")[0])
+        return path in CALLER_WISHES or self._may_drop(path) or self._may_drop(path.partition(".")[0].partition("[")[0])
 
     def drop_or_refuse(self, field: str, why: str) -> None:
         """Drops a field, or a path in a chat's messages. Raises Unsupported unless that is allowed. `why` is a sentence."""
@@ -148,7 +155,9 @@ class DropPolicy:
         self._dropped[path] = None
 
     def _caller_name(self, field: str) -> str:
-        return self._find_caller_path(field) if field.startswith("messages[") else self._field_names.get(field, field)
+        if field.startswith(("messages[", "tools[")):
+            return self._find_caller_path(field)
+        return self._field_names.get(field, field)
 
     def _find_caller_path(self, path: str) -> str:
         """The caller's path; beyond `max_paths`, the kind of path, without indexes: a body may hold any number of hints."""

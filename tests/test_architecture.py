@@ -212,6 +212,7 @@ FOLDERS_OF_ONE_KIND = {
     "providers/canonical": "the parts of the canonical model",
     "providers/dialects/openai_chat": "the parts of a dialect",
     "providers/dialects/openai_responses": "the parts of a dialect",
+    "providers/dialects/gemini": "the parts of a dialect",
     "tests/conformance": "situations, each by caller and target",
 }
 

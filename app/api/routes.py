@@ -1,5 +1,6 @@
 """The routes on the callers' address, and those on both. app/api/admin_address/routes.py has those on the admin API's."""
 
+import functools
 from collections.abc import Mapping
 
 from litestar.types import ControllerRouterHandler
@@ -9,6 +10,8 @@ from app.api import health, metrics, root
 from app.api.callers import feedback, inferences, limits, models, nodes, responses, usage
 from app.api.callers.authentication import authentication_by_key
 from app.api.callers.inference_route import InferenceRoute
+from app.api.google import models as google_models
+from app.api.google.routes import google_routes
 from app.api.server.access_log import AccessLog
 from app.api.server.cors import Cors, CorsRoute
 from app.api.server.http_call import CallHandler
@@ -21,9 +24,10 @@ def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[
     """The inference routes, which bypass Litestar: its layers would cost each inference a tenth of its processor time for nothing."""
     found = {path: InferenceRoute(gateway, DIALECTS[dialect], access_log) for path, dialect in INFERENCE_PATHS.items()}
     if not gateway.settings.cors_origins:
-        return found
+        return {**found, **google_routes(gateway, access_log, None)}
     cors = Cors(gateway.settings.cors_origins)
-    return {path: CorsRoute(route, cors) for path, route in found.items()}
+    with_cors = {path: CorsRoute(route, cors) for path, route in found.items()}
+    return {**with_cors, **google_routes(gateway, access_log, functools.partial(CorsRoute, cors=cors))}
 
 
 def shared_routes(gateway: Gateway, *, for_callers: bool, for_admins: bool) -> list[ControllerRouterHandler]:
@@ -40,6 +44,7 @@ def caller_routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRou
     by_key = authentication_by_key(gateway.snapshot_cache)
     return [
         models.routes(gateway.snapshot_cache, gateway.fleet, by_key),
+        *google_models.routes(gateway.snapshot_cache, gateway.fleet, by_key),
         responses.routes(gateway.snapshot_cache, gateway.conversations),
         limits.routes(gateway, by_key),
         usage.routes(database, by_key),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from app.domain.model_address import template
 from providers.engine_routes.paths import ROUTE_BY_PATH
 
 INFERENCE_PATHS: Mapping[str, str] = {
@@ -17,4 +18,10 @@ INFERENCE_PATHS: Mapping[str, str] = {
     "/openai/v1/chat/completions": "openai_chat",
     "/openai/v1/embeddings": "openai_embeddings",
     **ROUTE_BY_PATH,
+}
+
+# The path that stands for a route in records' exports and in the permissions of keys, where the route is one of several.
+PATHS_BY_ROUTE: Mapping[str, str] = {
+    **{route: path for path, route in reversed(INFERENCE_PATHS.items())},
+    "gemini": template("generateContent"),
 }

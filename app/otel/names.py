@@ -79,6 +79,7 @@ OPERATIONS: Mapping[str, str] = {
     "openai_responses": "chat",
     "anthropic_messages": "chat",
     "tensorzero_inference": "chat",
+    "gemini": "generate_content",
     "openai_completions": "text_completion",
     "vllm_generate": "text_completion",
     "generate": "text_completion",

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from app.domain.exchange import Attempt, Exchange
-from app.domain.inference_paths import INFERENCE_PATHS
+from app.domain.inference_paths import PATHS_BY_ROUTE
 from app.otel import names
 from app.otel.attributes import to_attributes
 from app.otel.directory import Directory
@@ -15,7 +15,6 @@ from app.otel.trace_context import attempt_span_id, inference_span_id, server_sp
 
 _DISCONNECTED_STATUS = 499
 # The first path of each route stands for the others, which are other names of it.
-_PATHS = {route: path for path, route in reversed([*INFERENCE_PATHS.items()])}
 
 
 def spans_of(exchange: Exchange, directory: Directory) -> Iterator[Span]:
@@ -48,7 +47,7 @@ def response_model_of(exchange: Exchange) -> str | None:
 
 
 def _server_span(exchange: Exchange, directory: Directory) -> Span:
-    path = _PATHS.get(exchange.route, exchange.route)
+    path = PATHS_BY_ROUTE.get(exchange.route, exchange.route)
     error_type = error_type_of(exchange)
     span = _span(
         exchange,

@@ -20,7 +20,7 @@ from providers.dialects.vllm_generate import VLLMGenerate
 
 # Chats of callers and of engines: a caller of one reaches an engine of another.
 CHAT_DIALECTS: Mapping[str, ChatDialect] = {
-    each.name: each for each in (OpenAIChat(), OpenAIResponses(), AnthropicMessages(), OpenAICompletions())
+    each.name: each for each in (OpenAIChat(), OpenAIResponses(), AnthropicMessages(), Gemini(), OpenAICompletions())
 }
 
 # Those in which callers send chats. No engine speaks those that are not in CHAT_DIALECTS.
@@ -30,7 +30,6 @@ CALLER_CHAT_DIALECTS: Mapping[str, CallerChatDialect] = {**CHAT_DIALECTS, Tensor
 ENGINE_DIALECTS: Mapping[str, EngineDialect] = {
     **CHAT_DIALECTS,
     OllamaChat.name: OllamaChat(),
-    Gemini.name: Gemini(),
     CohereChat.name: CohereChat(),
     BedrockConverse.name: BedrockConverse(),
     BedrockLlama.name: BedrockLlama(),

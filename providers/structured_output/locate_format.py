@@ -8,8 +8,9 @@ from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.extra_fields import as_raw
-from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat, output_kind
+from providers.canonical.output_format import Choice, JsonObject, JsonSchema, OutputFormat, output_kind
 from providers.canonical.raw_json import NULL, Body
+from providers.structured_output.openapi_schema import read_openapi_schema
 from providers.structured_output.read_constraint_fields import CONSTRAINT_FIELDS, read_output_format, read_structured_outputs
 from providers.structured_output.read_response_format import read_response_format, response_format_value_path
 
@@ -20,6 +21,7 @@ CONSTRAINT_FIELDS_BY_DIALECT: Mapping[str, frozenset[str]] = {
     "openai_completions": _ENGINE_FIELDS | {"response_format"},
     "openai_responses": _ENGINE_FIELDS | {"text"},
     "anthropic_messages": _ENGINE_FIELDS | {"output_config", "output_format"},
+    "gemini": _ENGINE_FIELDS | {"generationConfig"},
     "vllm_generate": frozenset({"sampling_params"}),
     "tensorzero_inference": frozenset({"output_schema", "json_mode"}),
 }
@@ -90,6 +92,8 @@ def _locate_dialect_format(dialect: str, body: Body) -> LocatedFormat | None:
             if body.has_value("output_format"):
                 raise _conflict("output_config.format", "output_format")
             return _read_flat_format(config["format"], "output_config.format")
+        case "gemini":
+            return _read_gemini_format(body)
         case "tensorzero_inference":
             if body.has_value("output_schema"):
                 strict = True if body.value("json_mode") == "strict" else None
@@ -102,6 +106,34 @@ def _locate_dialect_format(dialect: str, body: Body) -> LocatedFormat | None:
             if output is None and _decode_object(as_raw(body["response_format"]))["type"] != Raw(b'"text"'):
                 raise InvalidRequest("`response_format` has an unknown form.", param="response_format")
             return None if output is None else LocatedFormat(output, "response_format", _is_openai_format(output, body["response_format"]))
+
+
+def _read_gemini_format(body: Body) -> LocatedFormat | None:
+    """Google's format: a media type, and a schema of either kind in a field of its own."""
+    config: dict[str, Any] = body.value("generationConfig") or {}
+    media_type = config.get("responseMimeType")
+    for field in ("responseJsonSchema", "responseSchema"):
+        schema, path = config.get(field), f"generationConfig.{field}"
+        if schema is None:
+            continue
+        if media_type == "text/x.enum":
+            return LocatedFormat(Choice(tuple(_enum_of(schema, path))), path)
+        raw = Raw(msgspec.json.encode(schema))
+        return LocatedFormat(JsonSchema(read_openapi_schema(raw, path) if field == "responseSchema" else raw), path)
+    path = "generationConfig.responseMimeType"
+    if media_type in (None, "", "text/plain"):
+        return None
+    if media_type == "application/json":
+        return LocatedFormat(JsonObject(), path)
+    raise InvalidRequest(f"`{path}` may be text/plain, application/json, or text/x.enum with a schema, not {media_type!r:.60}.", param=path)
+
+
+def _enum_of(schema: Any, path: str) -> list[str]:
+    match schema:
+        case {"enum": [*options]} if options and all(isinstance(each, str) for each in options):
+            return options
+        case _:
+            raise InvalidRequest(f"`{path}.enum` must be a list of texts for text/x.enum.", param=f"{path}.enum")
 
 
 def _read_flat_format(value: Any, path: str) -> LocatedFormat | None:

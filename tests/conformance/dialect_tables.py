@@ -10,15 +10,15 @@ from msgspec import Struct
 
 from tests.conformance.request_case import DropReported, Refused, RequestCase, Translated
 from tests.conformance.request_cases import REQUEST_CASES
-from tests.conformance.situations import ALL, ANTHROPIC, CHAT, RESPONSES, SITUATIONS
+from tests.conformance.situations import ALL, ANTHROPIC, CALLER_APIS, CHAT, GEMINI, RESPONSES, SITUATIONS
 from tests.conformance.stream_quirks import STREAM_QUIRKS
 
 NOT_IN_CALLERS_API = "not in the caller's API"
 NOT_IN_ENGINES_API = "not in the engine's API"
 UNCHANGED = "unchanged"
 
-API_NAMES = {CHAT: "Chat", RESPONSES: "Responses", ANTHROPIC: "Messages"}
-TRANSLATIONS = [(caller, target) for caller in ALL for target in ALL if caller != target]
+API_NAMES = {CHAT: "Chat", RESPONSES: "Responses", ANTHROPIC: "Messages", GEMINI: "Gemini"}
+TRANSLATIONS = [(caller, target) for caller in CALLER_APIS for target in ALL if caller != target]
 
 
 class Feature(Struct, frozen=True):
@@ -29,12 +29,16 @@ class Feature(Struct, frozen=True):
     translated_as: Mapping[str, str] = {}
 
 
+_SIGNATURE = "carried: `thoughtSignature`, and that of the next call"
+
 FEATURES = (
     Feature("text, streamed or not", ("text", "text in one piece", "text in many pieces", "empty response")),
     Feature("one call", ("one call", "one call in one piece", "one call in many pieces", "arguments beyond ASCII", "huge arguments")),
     Feature("arguments cut anywhere", ("arguments cut within an escape", "arguments cut within a surrogate pair")),
     Feature("parallel calls", ("parallel calls", "two calls of one name with equal arguments")),
-    Feature("interleaved parallel calls", ("interleaved parallel calls",), {ANTHROPIC: "carried, one after the other"}),
+    Feature(
+        "interleaved parallel calls", ("interleaved parallel calls",), dict.fromkeys((ANTHROPIC, GEMINI), "carried, one after the other")
+    ),
     Feature("calls without arguments", ("call without arguments", "call with empty arguments", "first of two calls without arguments")),
     Feature(
         "order of texts, calls and reasoning",
@@ -45,42 +49,57 @@ FEATURES = (
     Feature(
         "call truncated by length",
         ("call truncated by length",),
-        {ANTHROPIC: "carried in a stream; else as `_unparsed`, because `input` must be an object"},
+        {
+            ANTHROPIC: "carried in a stream; else as `_unparsed`, because `input` must be an object",
+            GEMINI: "carried as `_unparsed`, because `args` must be an object",
+        },
     ),
     Feature("calls of custom tools", ("custom tool",)),
     Feature("truncated by length", ("truncated by length", "context window exceeded"), {RESPONSES: "carried: `incomplete`"}),
-    Feature("content filter", ("content filter",), {RESPONSES: "carried: `incomplete`", ANTHROPIC: "converted: stop reason `refusal`"}),
-    Feature("refusal in its own part", ("refusal",), {ANTHROPIC: "converted: text, stop reason `refusal`"}),
+    Feature(
+        "content filter",
+        ("content filter",),
+        {RESPONSES: "carried: `incomplete`", ANTHROPIC: "converted: stop reason `refusal`", GEMINI: "converted: `SAFETY`"},
+    ),
+    Feature(
+        "refusal in its own part", ("refusal",), {ANTHROPIC: "converted: text, stop reason `refusal`", GEMINI: "converted: text, `SAFETY`"}
+    ),
     Feature(
         "refusal as a stop reason",
         ("refusal as a stop reason", "refusal before any text"),
-        {CHAT: "converted: `content_filter`", RESPONSES: "converted: `incomplete`, `content_filter`"},
+        {CHAT: "converted: `content_filter`", RESPONSES: "converted: `incomplete`, `content_filter`", GEMINI: "converted: `SAFETY`"},
     ),
     Feature(
         "which stop sequence matched",
         ("stop sequence",),
-        {CHAT: "carried: `stop_reason` beside `stop`", RESPONSES: "converted: `completed`"},
+        {CHAT: "carried: `stop_reason` beside `stop`", RESPONSES: "converted: `completed`", GEMINI: "converted: `STOP`"},
     ),
-    Feature("pause (`pause_turn`)", ("pause",), {CHAT: "converted: `stop`", RESPONSES: "converted: `completed`"}),
+    Feature(
+        "pause (`pause_turn`)", ("pause",), {CHAT: "converted: `stop`", RESPONSES: "converted: `completed`", GEMINI: "converted: `STOP`"}
+    ),
     Feature(
         "reasoning as text",
         ("reasoning, then text", "reasoning, then text, then calls"),
-        {ANTHROPIC: "carried, with a placeholder signature", RESPONSES: "carried: `reasoning_text`"},
+        {
+            ANTHROPIC: "carried, with a placeholder signature",
+            RESPONSES: "carried: `reasoning_text`",
+            GEMINI: "carried, if the caller includes thoughts",
+        },
     ),
     Feature(
         "signed thinking (Anthropic's)",
         ("signed thinking", "signed thinking before a call", "signed thinking without text"),
-        {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`"},
+        {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`", GEMINI: _SIGNATURE},
     ),
     Feature(
         "redacted thinking (Anthropic's)",
         ("redacted thinking", "redacted thinking before a call"),
-        {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`"},
+        {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`", GEMINI: _SIGNATURE},
     ),
     Feature(
         "encrypted reasoning (OpenAI's)",
         ("encrypted reasoning", "encrypted reasoning without text"),
-        {CHAT: "carried: `reasoning_details`", ANTHROPIC: "carried: the signature"},
+        {CHAT: "carried: `reasoning_details`", ANTHROPIC: "carried: the signature", GEMINI: _SIGNATURE},
     ),
     Feature(
         "signed call (Gemini's, over chat)",
@@ -90,17 +109,34 @@ FEATURES = (
     Feature(
         "a tool run by the host, and its result",
         ("a tool run by Anthropic", "a tool run by OpenAI"),
-        {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`", ANTHROPIC: "carried: `redacted_thinking`"},
+        {
+            CHAT: "carried: `reasoning_details`",
+            RESPONSES: "carried: `encrypted_content`",
+            ANTHROPIC: "carried: `redacted_thinking`",
+            GEMINI: _SIGNATURE,
+        },
     ),
-    Feature("citation of a web page", tuple(f"a web page cited by {target}" for target in ALL)),
+    Feature("citation of a web page", tuple(f"a web page cited by {target}" for target in ALL), {GEMINI: "carried: `groundingMetadata`"}),
     Feature(
         "citation of a document",
         ("a document cited",),
-        {CHAT: "dropped: the API has no field for it", RESPONSES: "dropped: the API has no field for it"},
+        {
+            CHAT: "dropped: the API has no field for it",
+            RESPONSES: "dropped: the API has no field for it",
+            GEMINI: "carried: `groundingMetadata`",
+        },
     ),
     Feature("logprobs", ("logprobs",), {ANTHROPIC: NOT_IN_CALLERS_API}),
-    Feature("usage, cached and reasoning tokens", ("usage with cached and reasoning tokens", "usage with tokens written to a cache")),
-    Feature("usage not reported", ("no usage",), dict.fromkeys((CHAT, RESPONSES, ANTHROPIC), "converted: an estimate, marked")),
+    Feature(
+        "usage, cached and reasoning tokens",
+        ("usage with cached and reasoning tokens", "usage with tokens written to a cache"),
+        {GEMINI: "carried, but for what was written to a cache"},
+    ),
+    Feature(
+        "usage not reported",
+        ("no usage",),
+        {**dict.fromkeys((CHAT, RESPONSES, ANTHROPIC), "converted: an estimate, marked"), GEMINI: "converted: an estimate"},
+    ),
     Feature("several choices", ("several choices",)),
 )
 

@@ -9,7 +9,7 @@ from jiter import from_json
 
 from providers.canonical.chat import Content, Message, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from tests.conformance.sdk_responses import ESTIMATED_USAGE, SdkPart, SdkResponse, canonical_json, merge_adjacent
-from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation
+from tests.conformance.situations import ANTHROPIC, CHAT, GEMINI, RESPONSES, Situation
 
 _MINTED = re.compile("call_[0-9a-f]{24}")
 
@@ -29,7 +29,7 @@ def expected_response(situation: Situation, caller: str, *, streamed: bool) -> S
         parts=merge_adjacent(parts),
         finish=_FINISHES[caller](situation),
         stop_sequence=situation.stop_sequence if caller == ANTHROPIC else None,
-        usage=_usage(situation.usage),
+        usage=_usage(situation.usage, caller),
         cited_urls=tuple(each.url for part in situation.parts if isinstance(part, Text) for each in part.citations if each.url),
         logprob_tokens=() if caller == ANTHROPIC else tuple(json.loads(bytes(raw))["token"] for raw in situation.logprobs or ()),
         other_choices=situation.other_choices,
@@ -65,7 +65,7 @@ def _expected_part(part: Part, caller: str, *, streamed: bool) -> SdkPart:
         case Reasoning():
             return ("reasoning", part.text)
         case Refusal():
-            return ("text" if caller == ANTHROPIC else "refusal", part.text)
+            return ("text" if caller in (ANTHROPIC, GEMINI) else "refusal", part.text)
         case ToolCall(custom=True):
             return ("custom", part.id, part.name, part.arguments)
         case ToolCall():
@@ -73,7 +73,9 @@ def _expected_part(part: Part, caller: str, *, streamed: bool) -> SdkPart:
                 "call",
                 part.id,
                 part.name,
-                _anthropic_input(part.arguments, streamed=streamed) if caller == ANTHROPIC else part.arguments,
+                _anthropic_input(part.arguments, streamed=streamed and caller == ANTHROPIC)
+                if caller in (ANTHROPIC, GEMINI)
+                else part.arguments,
             )
         case Opaque():
             raise AssertionError("only the engine that wrote an opaque part can read it")
@@ -111,21 +113,33 @@ def _chat_finish(situation: Situation) -> str:
     return situation.finish
 
 
-_FINISHES = {CHAT: _chat_finish, RESPONSES: _responses_finish, ANTHROPIC: _anthropic_finish}
+def _gemini_finish(situation: Situation) -> str:
+    if situation.finish == "content_filter" or any(isinstance(part, Refusal) for part in situation.parts):
+        return "SAFETY"
+    return "MAX_TOKENS" if situation.finish == "length" else "STOP"
 
 
-def _usage(usage: Usage | None) -> tuple[int, int, int, int, int]:
-    """Usage that the engine does not report is an estimate, and marked."""
+_FINISHES = {CHAT: _chat_finish, RESPONSES: _responses_finish, ANTHROPIC: _anthropic_finish, GEMINI: _gemini_finish}
+
+
+def _usage(usage: Usage | None, caller: str) -> tuple[int, int, int, int, int]:
+    """Usage that the engine does not report is an estimate, and marked. Google does not say what was written to a cache."""
     if usage is None:
         return ESTIMATED_USAGE
-    return (usage.input or 0, usage.output or 0, usage.cached or 0, usage.reasoning or 0, usage.cache_written or 0)
+    return (
+        usage.input or 0,
+        usage.output or 0,
+        usage.cached or 0,
+        usage.reasoning or 0,
+        0 if caller == GEMINI else usage.cache_written or 0,
+    )
 
 
 def expected_history(situation: Situation, caller: str, *, streamed: bool) -> list[Any]:
     """The parts of the assistant's message that a caller sends back, as summary() returns them."""
     parts: Sequence[Part] = situation.parts
-    if caller == ANTHROPIC:
-        parts = [_as_anthropic_part(part, streamed=streamed) for part in parts]
+    if caller in (ANTHROPIC, GEMINI):
+        parts = [_as_anthropic_part(part, streamed=streamed and caller == ANTHROPIC) for part in parts]
     return summary(Message("assistant", tuple(parts)), caller)
 
 

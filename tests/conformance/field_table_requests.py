@@ -334,4 +334,45 @@ _EMBEDDINGS = CallerApi(
     ),
 )
 
-CALLER_APIS = (_CHAT, _COMPLETIONS, _RESPONSES, _MESSAGES, _EMBEDDINGS)
+_GEMINI_HI = [{"role": "user", "parts": [{"text": "Hello!"}]}]
+_GEMINI_TOOLS = [{"functionDeclarations": [{"name": "now", "parametersJsonSchema": {"type": "object"}}]}]
+_CONFIG = "generationConfig"
+_JSON_BESIDE: Mapping[str, Any] = {_CONFIG: {"responseMimeType": "application/json"}}
+_GEMINI = CallerApi(
+    "Gemini",
+    "gemini",
+    {"contents": _GEMINI_HI},
+    (
+        _content("contents", _GEMINI_HI),
+        _sample("stream", True),
+        _sample("systemInstruction", {"parts": [{"text": "Be brief."}]}),
+        _sample("tools", _GEMINI_TOOLS),
+        _sample("toolConfig.functionCallingConfig", {"mode": "ANY"}, {"mode": "AUTO"}, beside={"tools": _GEMINI_TOOLS}),
+        _sample("safetySettings", [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}], []),
+        _sample("cachedContent", "cachedContents/1"),
+        _sample("labels", {"tenant": "a"}, {}),
+        _sample("store", True),
+        _sample("serviceTier", "FLEX", "STANDARD"),
+        _sample(f"{_CONFIG}.temperature", 0.5),
+        _sample(f"{_CONFIG}.topP", 0.5),
+        _sample(f"{_CONFIG}.topK", 5),
+        _sample(f"{_CONFIG}.candidateCount", 2, 1),
+        _sample(f"{_CONFIG}.maxOutputTokens", 7),
+        _sample(f"{_CONFIG}.stopSequences", ["END"], []),
+        _sample(f"{_CONFIG}.seed", 3),
+        _sample(f"{_CONFIG}.responseMimeType", "application/json", "text/plain"),
+        _sample(f"{_CONFIG}.responseSchema", {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}}, beside=_JSON_BESIDE),
+        _sample(f"{_CONFIG}.responseJsonSchema", _OBJECT_SCHEMA, beside=_JSON_BESIDE),
+        _sample(f"{_CONFIG}.responseLogprobs", True, False),
+        _sample(f"{_CONFIG}.logprobs", 2, beside={_CONFIG: {"responseLogprobs": True}}),
+        _sample(f"{_CONFIG}.presencePenalty", 0.5, 0),
+        _sample(f"{_CONFIG}.frequencyPenalty", 0.5, 0),
+        _sample(f"{_CONFIG}.thinkingConfig", {"thinkingLevel": "LOW"}, {}),
+        _sample(f"{_CONFIG}.mediaResolution", "MEDIA_RESOLUTION_LOW"),
+        _sample(f"{_CONFIG}.responseModalities", ["IMAGE"]),
+        _sample(f"{_CONFIG}.speechConfig", {"languageCode": "en-US"}),
+        *_FOR_GATEWAY,
+    ),
+)
+
+CALLER_APIS = (_CHAT, _COMPLETIONS, _RESPONSES, _MESSAGES, _GEMINI, _EMBEDDINGS)

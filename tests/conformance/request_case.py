@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
+from tests.conformance.situations import ANTHROPIC, CHAT, GEMINI, RESPONSES
 
 Body = Mapping[str, Any]
 
@@ -56,6 +56,7 @@ HELLO: Mapping[str, Body] = {
     CHAT: {"model": "m", "messages": [{"role": "user", "content": "Hello"}]},
     RESPONSES: {"model": "m", "input": [{"role": "user", "content": "Hello"}]},
     ANTHROPIC: {"model": "m", "messages": [{"role": "user", "content": "Hello"}]},
+    GEMINI: {"model": "m", "contents": [{"role": "user", "parts": [{"text": "Hello"}]}]},
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from tests.conformance import engine_ollama
-from tests.conformance.situations import ALL, SITUATIONS, Situation, WireResponse
+from tests.conformance.situations import ALL, CALLER_APIS, SITUATIONS, Situation, WireResponse
 from tests.conformance.stream_quirks import STREAM_QUIRKS
 from tests.conformance.translation import ENGINES, translate_response
 
@@ -31,7 +31,10 @@ class Cell(Struct, frozen=True):
 
 
 CELLS = [
-    Cell(situation, target, wire, caller) for situation, target, wire in ENGINE_RESPONSES for caller in ALL if caller in situation.callers
+    Cell(situation, target, wire, caller)
+    for situation, target, wire in ENGINE_RESPONSES
+    for caller in CALLER_APIS
+    if caller in situation.callers
 ]
 
 

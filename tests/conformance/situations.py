@@ -14,7 +14,10 @@ from providers.canonical.chat import Citation, Opaque, OpaqueState, Part, Reason
 CHAT = "openai_chat"
 RESPONSES = "openai_responses"
 ANTHROPIC = "anthropic_messages"
+GEMINI = "gemini"
+# The APIs that both callers and engines of the tests speak, and those of callers.
 ALL = (CHAT, RESPONSES, ANTHROPIC)
+CALLER_APIS = (*ALL, GEMINI)
 
 
 class WireResponse(Struct, frozen=True):
@@ -36,7 +39,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     logprobs: tuple[Raw, ...] | None = None
     other_choices: tuple[str, ...] = ()
     targets: tuple[str, ...] = ALL  # the dialects of engines that can send it
-    callers: tuple[str, ...] = ALL  # the dialects whose callers can request it
+    callers: tuple[str, ...] = CALLER_APIS  # the dialects whose callers can request it
     unstreamed_targets: tuple[str, ...] = ALL  # the targets whose unstreamed body can express it too; only streams keep some orders
     pieces: int = 3  # how many pieces each text is cut into
     last_part_pieces: tuple[str, ...] = ()  # the pieces of the last part, where it matters where they are cut
@@ -117,7 +120,7 @@ RESPONSES_SEARCH = Opaque(
 RESPONSES_ENCRYPTED = Reasoning("Weighing the options.", OpaqueState(RESPONSES, "gAAAAABencrypted=="))
 RESPONSES_ENCRYPTED_ALONE = Reasoning("", OpaqueState(RESPONSES, "gAAAAABsilent=="))
 
-SIGNED_CALL = ToolCall("call_paris", "get_weather", '{"city": "Paris"}', opaque_state=OpaqueState("gemini", "CiQBthought+sig/nature=="))
+SIGNED_CALL = ToolCall("call_paris", "get_weather", '{"city": "Paris"}', opaque_state=OpaqueState("gemini", "CiQBdGhvdWdodCBzaWc="))
 
 WEB_CITED_TEXT = Text("Narthex opened in 2026, the site says.")
 CITED_URL = "https://example.org/narthex"
@@ -252,5 +255,5 @@ SITUATIONS = (
     Situation(name="usage with cached and reasoning tokens", parts=(HELLO,), usage=Usage(100, 50, 64, 30, 0)),
     Situation(name="usage with tokens written to a cache", parts=(HELLO,), usage=Usage(100, 50, 0, 0, 80), targets=(RESPONSES, ANTHROPIC)),
     Situation(name="no usage", parts=(HELLO,), usage=None, targets=(CHAT, RESPONSES)),
-    Situation(name="several choices", parts=(HELLO,), other_choices=("Good day.", "Hi."), targets=(CHAT,), callers=(CHAT,)),
+    Situation(name="several choices", parts=(HELLO,), other_choices=("Good day.", "Hi."), targets=(CHAT,), callers=(CHAT, GEMINI)),
 )

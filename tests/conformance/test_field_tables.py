@@ -13,6 +13,7 @@ import pytest
 
 from providers.catalogue import ADAPTERS
 from providers.dialects.anthropic import request_schema as messages
+from providers.dialects.gemini import request_schema as gemini
 from providers.dialects.openai_chat import request_schema as chat
 from providers.dialects.openai_completions import request_schema as completions
 from providers.dialects.openai_embeddings import request_schema as embeddings
@@ -25,22 +26,26 @@ SCHEMAS: Mapping[str, Any] = {
     "Completions": completions.Request,
     "Responses": responses.Request,
     "Messages": messages.MessagesRequest,
+    "Gemini": gemini.GenerateRequest,
     "Embeddings": embeddings.Request,
 }
 # Objects of which each field means something of its own.
 OBJECTS: Mapping[str, Mapping[str, Any]] = {
     "Responses": {"text": responses.Text, "reasoning": responses.Reasoning},
     "Messages": {"output_config": messages.OutputConfig},
+    "Gemini": {"generationConfig": gemini.GenerationConfig},
 }
 SDK_FIELDS: Mapping[str, Any] = {
     "Chat": chat_params.CompletionCreateParamsBase,
     "Completions": completions_params.CompletionCreateParamsBase,
     "Responses": responses_params.ResponseCreateParamsBase,
     "Messages": messages_params.MessageCreateParamsBase,
+    # The SDK has no type of the body: its fields are those of the schema.
+    "Gemini": gemini.GenerateRequest,
     "Embeddings": embeddings_params.EmbeddingCreateParams,
 }
 # The model is the target; betas are a header.
-NO_FIELDS = {"model", "betas"}
+NO_FIELDS = {"model", "betas", "generationConfig", "episode_id_prefixed", "tags_prefixed"}
 
 
 def field_names(schema: Any) -> set[str]:

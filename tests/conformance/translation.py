@@ -13,9 +13,10 @@ from providers.dialects.catalogue import ENGINE_DIALECTS
 from tests.conformance import engine_anthropic, engine_chat, engine_responses
 from tests.conformance.caller_anthropic import AnthropicCaller
 from tests.conformance.caller_chat import ChatCaller
+from tests.conformance.caller_gemini import GeminiCaller
 from tests.conformance.caller_responses import ResponsesCaller
 from tests.conformance.sdk_responses import ESTIMATED_INPUT, SdkResponse
-from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
+from tests.conformance.situations import ANTHROPIC, CHAT, GEMINI, RESPONSES
 
 
 class Caller(Protocol):
@@ -31,7 +32,7 @@ class Caller(Protocol):
 
 
 ENGINES = {CHAT: engine_chat.wire_response, RESPONSES: engine_responses.wire_response, ANTHROPIC: engine_anthropic.wire_response}
-CALLERS: Mapping[str, Caller] = {CHAT: ChatCaller(), RESPONSES: ResponsesCaller(), ANTHROPIC: AnthropicCaller()}
+CALLERS: Mapping[str, Caller] = {CHAT: ChatCaller(), RESPONSES: ResponsesCaller(), ANTHROPIC: AnthropicCaller(), GEMINI: GeminiCaller()}
 
 
 def response_meta(request_body: Any) -> ResponseMeta:

@@ -61,10 +61,10 @@ def break_midway(situation: Situation) -> Script:
     """Streams half of the response, and ends."""
 
     async def script(request: ReceivedRequest) -> None:
-        frames = _writer_for(request)(situation).stream.split(b"\n\n")[:-1]
+        frames = _SSE_FRAME.findall(_writer_for(request)(situation).stream)
         request.begin_stream()
         for frame in frames[: len(frames) // 2]:
-            request.send_chunk(frame + b"\n\n")
+            request.send_chunk(frame)
         request.end_stream()
         await request.writer.drain()
 

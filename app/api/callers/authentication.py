@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from litestar import Request
 from litestar.types import Scope
 
+from app.api.callers.key_parameter import KEY_PARAMETER_PATHS, take_key
 from app.api.server.client_ip import client_address
 from app.api.server.path_segments import decode_slashes
 from app.domain.callers import Caller
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 # Finds the caller of a request, who may use its route.
 Authenticate = Callable[[Request[Any, Any, Any]], Awaitable[Caller]]
 
-_HOW_TO_SEND = "Send it as `Authorization: Bearer <key>` or `x-api-key: <key>`."
+_HOW_TO_SEND = "Send it as `Authorization: Bearer <key>`, `x-api-key: <key>` or `x-goog-api-key: <key>`."
 
 
 async def authenticate(
@@ -111,7 +112,12 @@ def authentication_by_key(snapshot_cache: SnapshotCache) -> Authenticate:
     """Returns the authentication of callers' routes: by the key that a request carries. It raises as authenticate_scope does."""
 
     async def authenticate_request(request: Request[Any, Any, Any]) -> Caller:
-        return await authenticate_scope(snapshot_cache, request.scope)
+        scope = request.scope
+        if scope["query_string"] and scope["path"].startswith(KEY_PARAMETER_PATHS):
+            key = take_key(scope["query_string"], dict(scope["headers"]))
+            if key is not None:
+                cast("list[tuple[bytes, bytes]]", scope["headers"]).append((b"x-goog-api-key", key))
+        return await authenticate_scope(snapshot_cache, scope)
 
     return authenticate_request
 
@@ -119,7 +125,7 @@ def authentication_by_key(snapshot_cache: SnapshotCache) -> Authenticate:
 def check_key_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     """All headers of an ASGI request. Raises InvalidRequest for a key that is sent twice."""
     raw_headers: list[tuple[bytes, bytes]] = scope["headers"]  # pyright: ignore[reportAssignmentType]
-    for name in (b"authorization", b"x-api-key"):
+    for name in (b"authorization", b"x-api-key", b"x-goog-api-key"):
         if sum(each == name for each, _ in raw_headers) > 1:  # a proxy in front of the gateway may have checked the other one
             raise InvalidRequest(f"The header {name.decode()} was sent several times; send it once.")
     return raw_headers
@@ -153,13 +159,13 @@ def public_key_part(raw_headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 
 def read_key(headers: Mapping[bytes, bytes]) -> str:
-    """The key in `Authorization: Bearer` or `x-api-key`. Raises CallerCredentialRequired if there is none."""
+    """The key in `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`. Raises CallerCredentialRequired if there is none."""
     authorization = headers.get(b"authorization")
     if authorization is not None:
         scheme, _, key = authorization.decode("latin-1").partition(" ")
         if scheme.lower() == "bearer" and key.strip():
             return key.strip()
-    api_key = headers.get(b"x-api-key")
+    api_key = headers.get(b"x-api-key") or headers.get(b"x-goog-api-key")
     if api_key:
         return api_key.decode("latin-1").strip()
     if authorization is not None:

@@ -1,6 +1,6 @@
 """Errors outside the inference routes: unknown routes, wrong methods, admin requests, bugs of the gateway.
 
-The response has OpenAI's envelope, or Anthropic's or TensorZero's for clients of these APIs.
+The response has OpenAI's envelope, or Anthropic's, Google's or TensorZero's for clients of these APIs.
 """
 
 import logging
@@ -13,13 +13,19 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 from app.api.callers.refused_requests import RefusedRequests
 from app.api.server.meant_path import meant_path
 from app.api.server.response_headers import error_headers, new_request_headers, to_litestar_headers
+from app.domain.model_address import GOOGLE_PATHS, METHODS
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
 from providers.canonical.credential_masking import mask_credentials
-from providers.canonical.errors import InvalidRequest, MethodNotAllowed, NarthexError, Unavailable, UnknownRoute
+from providers.canonical.errors import InvalidRequest, MethodNotAllowed, NarthexError, OperationNotSupported, Unavailable, UnknownRoute
 from providers.catalogue import DIALECTS
 
 log = logging.getLogger(__name__)
 
+_NOT_OFFERED_OF_GOOGLE = {
+    "files": "Files cannot be uploaded here: send them in the request, as `inlineData`, or name them by a URL in `fileData`.",
+    "cachedContents": "Contents cannot be cached here by a call of their own: hosts cache the beginnings of prompts by themselves.",
+    "interactions": "Interactions are not offered here: send the conversation to :generateContent.",
+}
 _TENSORZERO_PATHS = frozenset({"/inference", "/batch_inference", "/feedback"})
 
 
@@ -35,6 +41,8 @@ def _respond(request: Request[Any, Any, Any], error: NarthexError, *, is_mistype
     dialect_name = "openai_chat"
     if is_anthropic_client(request):
         dialect_name = "anthropic_messages"
+    elif is_google_client(request):
+        dialect_name = "gemini"
     elif is_tensorzero_client(request):
         dialect_name = "tensorzero_inference"
     return Response(DIALECTS[dialect_name].write_error(error), status_code=error.status, media_type="application/json", headers=headers)
@@ -43,6 +51,12 @@ def _respond(request: Request[Any, Any, Any], error: NarthexError, *, is_mistype
 def is_anthropic_client(request: Request[Any, Any, Any]) -> bool:
     """Whether the request comes from a client of Anthropic's API: these send its version."""
     return "anthropic-version" in request.headers or request.url.path.startswith("/v1/messages")
+
+
+def is_google_client(request: Request[Any, Any, Any]) -> bool:
+    """Whether the request comes from a client of Google's API: by its path, or by the place of its key."""
+    path = request.url.path
+    return path.startswith(GOOGLE_PATHS) or "x-goog-api-key" in request.headers or (path == "/v1/models" and "key=" in request.url.query)
 
 
 def is_tensorzero_client(request: Request[Any, Any, Any]) -> bool:
@@ -56,6 +70,8 @@ def _handle_narthex_error(request: Request[Any, Any, Any], error: NarthexError) 
 
 
 def _handle_unknown_route(request: Request[Any, Any, Any], _: NotFoundException) -> Response[bytes]:
+    if (refusal := _google_refusal(request)) is not None:
+        return _respond(request, refusal)
     raw_path: bytes = request.scope["raw_path"]  # Litestar has taken a slash at the end off the other one
     served: frozenset[str] = request.app.state.get("paths", frozenset())
     meant = meant_path(raw_path.decode("latin-1"), served)
@@ -67,7 +83,21 @@ def _handle_unknown_route(request: Request[Any, Any, Any], _: NotFoundException)
     )
 
 
+def _google_refusal(request: Request[Any, Any, Any]) -> OperationNotSupported | None:
+    """The refusal of what Google's API has and this gateway does not offer, by its name; None: it is something else."""
+    if not request.url.path.startswith(GOOGLE_PATHS):
+        return None
+    for part in request.url.path.split("/"):
+        if part in _NOT_OFFERED_OF_GOOGLE:
+            return OperationNotSupported(_NOT_OFFERED_OF_GOOGLE[part])
+        if request.method == "POST" and ":" in part:
+            return OperationNotSupported(f"Models have no such method here. They have: {', '.join(METHODS)}.")
+    return None
+
+
 def _handle_wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowedException) -> Response[bytes]:
+    if (refusal := _google_refusal(request)) is not None:
+        return _respond(request, refusal)
     allowed = (fault.headers or {}).get("Allow", "") or (fault.headers or {}).get("allow", "")
     return _respond(request, MethodNotAllowed(request.method, mask_credentials(request.url.path), allowed))
 

@@ -60,6 +60,20 @@ class CallAccess(Protocol):
         ...
 
 
+class AddressedCall(Protocol):
+    """The facts that the address of a call adds to its route, where it names a model: the body has them before it is parsed."""
+
+    def take_credential(self, call: HttpCall, headers: dict[bytes, bytes]) -> None:
+        """Adds the key that the address holds to the headers. Raises InvalidRequest."""
+        ...
+
+    async def write_body(self, raw: bytes, caller: Caller) -> bytes:
+        """The body in the route's dialect, with what the address says. Raises NarthexError."""
+        ...
+
+    def make_sink(self, call: HttpCall, context: RequestContext) -> HttpResponseSink: ...
+
+
 class InferenceRoute:
     """One route, in one dialect.
 
@@ -76,17 +90,19 @@ class InferenceRoute:
         settings = gateway.settings
         self._tracing = Tracing(exports=bool(settings.otlp_endpoint), share=settings.trace_share)
 
-    async def __call__(self, call: HttpCall) -> None:
+    async def __call__(self, call: HttpCall, addressed: AddressedCall | None = None) -> None:
         """Runs as a task of its own, which the call cancels when the caller disconnects."""
         gateway = self._gateway
         context = RequestContext(self._dialect.name, call)
-        sink = HttpResponseSink(call, context)
+        sink = HttpResponseSink(call, context) if addressed is None else addressed.make_sink(call, context)
         gateway.telemetry.in_flight += 1
         entered: Caller | None = None
         ids: RequestIds | None = None
         try:
             try:
                 headers = _read_headers(call.headers)
+                if addressed is not None:
+                    addressed.take_credential(call, headers)
                 ids = self._note_ids(context, call, headers)
                 if call.method != "POST":
                     if call.method == "GET" and headers.get(b"upgrade", b"").lower() == b"websocket":
@@ -112,6 +128,8 @@ class InferenceRoute:
                     raw = await call.read(gateway.settings.max_body_bytes)
                 if coding is not None:
                     raw = await self._decode(raw, coding, context, caller)
+                if addressed is not None:
+                    raw = await addressed.write_body(raw, caller)
                 await serve(gateway, self._dialect, raw, headers, context, sink, reauthenticate)
             except NarthexError as error:
                 await self._send_error(error.without_frames(), call, context, sink)
@@ -217,7 +235,9 @@ def _read_headers(raw_headers: list[Header]) -> dict[bytes, bytes]:
     headers = dict(raw_headers)
     if len(headers) != len(raw_headers):
         for name, count in Counter(name for name, _ in raw_headers).items():
-            if count > 1 and (name in (b"authorization", b"x-api-key", b"idempotency-key") or name.startswith(b"x-narthex-")):
+            if count > 1 and (
+                name in (b"authorization", b"x-api-key", b"x-goog-api-key", b"idempotency-key") or name.startswith(b"x-narthex-")
+            ):
                 raise InvalidRequest(f"The header {name.decode('latin-1')} was sent {count} times; send it once.")
     return headers
 

@@ -1,4 +1,7 @@
-"""GET /v1/models and /v1/models/{id}: the models and functions that a key may use, in OpenAI's shape, or in Anthropic's for its clients."""
+"""GET /v1/models and /v1/models/{id}: the models and functions that a key may use.
+
+They are in OpenAI's shape, or in Anthropic's or Google's for their clients.
+"""
 
 import asyncio
 import datetime
@@ -9,15 +12,15 @@ from typing import Any
 import msgspec
 from litestar import Request, Response, Router, get
 
+from app.api.callers import google_models as google
 from app.api.callers.authentication import Authenticate
 from app.api.callers.caller_route import TEXT, CallerRoute, list_of, object_with
-from app.api.callers.exception_handlers import is_anthropic_client
+from app.api.callers.exception_handlers import is_anthropic_client, is_google_client
 from app.api.server.path_segments import decode_slashes
 from app.api.server.response_headers import new_request_headers
-from app.domain.callers import Caller
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.routing.model_facts import ModelFacts, function_facts, model_facts
-from app.gateway.routing.permissions import may_use, usable_functions, usable_models
+from app.gateway.routing.permissions import may_use, usable_names
 from app.store.configuration.snapshot_cache import SnapshotCache
 from providers.canonical.errors import UnknownModel
 
@@ -40,7 +43,9 @@ def routes(snapshot_cache: SnapshotCache, fleet: Fleet, authenticate: Authentica
 
     @get("/")
     async def list_models(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        names = _usable_models(snapshot_cache, await authenticate(request))
+        names = usable_names(snapshot_cache.snapshot, await authenticate(request))
+        if is_google_client(request):
+            return _respond(google.list_page(snapshot_cache, fleet, names, request))
         data = await describe(names, request)
         if is_anthropic_client(request):
             page_ids = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
@@ -53,8 +58,10 @@ def routes(snapshot_cache: SnapshotCache, fleet: Fleet, authenticate: Authentica
         wanted = decode_slashes(name.removeprefix("/"))
         snapshot = snapshot_cache.snapshot
         if (wanted not in snapshot.models and wanted not in snapshot.functions) or not may_use(caller, wanted):
-            known = ", ".join(_usable_models(snapshot_cache, caller)) or "none yet"
+            known = ", ".join(usable_names(snapshot, caller)) or "none yet"
             raise UnknownModel(f"There is no model {wanted!r}. This key may use: {known}.", param="model")
+        if is_google_client(request):
+            return _respond(google.describe(snapshot_cache, fleet, wanted))
         [described] = await describe([wanted], request)
         return _respond(described)
 
@@ -85,11 +92,6 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
         errors=(404,),
     ),
 )
-
-
-def _usable_models(snapshot_cache: SnapshotCache, caller: Caller) -> list[str]:
-    snapshot = snapshot_cache.snapshot
-    return sorted([*usable_models(snapshot, caller), *usable_functions(snapshot, caller)])
 
 
 def openai_model(name: str, facts: ModelFacts) -> dict[str, Any]:

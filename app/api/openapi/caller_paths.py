@@ -24,7 +24,12 @@ _IF_NONE_MATCH: Schema = {
     "schema": {"type": "string"},
 }
 # What is in braces in paths.
-_PATH_PARAMETERS = {"id": "An id, as a response has it.", "name": "A name, as the list has it."}
+_PATH_PARAMETERS = {
+    "id": "An id, as a response has it.",
+    "name": "A name, as the list has it.",
+    "version": "v1beta, v1 or v1alpha, which are the same here.",
+    "model": "A model or a function, as the list has it.",
+}
 _MODEL: Schema = {"type": "string", "description": "May be left out if only one model that the key may use serves this route."}
 
 
@@ -70,6 +75,7 @@ _APIS = {
     "Messages": "Anthropic's Messages API",
     "CountTokens": "Anthropic's API for counting tokens",
     "TensorZero": "TensorZero's API",
+    "Google": "Google's Gemini API",
     "": "the API of the engines that have this route",
 }
 

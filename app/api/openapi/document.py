@@ -56,6 +56,24 @@ _TENSORZERO_ERROR: Schema = {
     "required": ["error", "error_json"],
 }
 
+_GOOGLE_ERROR: Schema = {
+    "type": "object",
+    "description": "An error, in Google's shape. Its `details` have what programs read of it.",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "integer"},
+                "message": {"type": "string"},
+                "status": {"type": "string"},
+                "details": {"type": "array", "items": {"type": "object", "additionalProperties": True}},
+            },
+            "required": ["code", "message", "status"],
+        }
+    },
+    "required": ["error"],
+}
+
 
 def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
     """Builds the document without `servers`, which depend on the address that a request was sent to."""
@@ -67,6 +85,7 @@ def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
             "AnthropicError": ANTHROPIC_ERROR_SCHEMA,
             "NodeError": _NODE_ERROR,
             "TensorZeroError": _TENSORZERO_ERROR,
+            "GoogleError": _GOOGLE_ERROR,
         }
     )
     for component in shared.values():

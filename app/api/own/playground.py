@@ -31,7 +31,7 @@ from providers.catalogue import DIALECTS
 PATH = "/admin/v1/playground/chat/completions"
 _ROUTE, _DIALECT = "/v1/chat/completions", "openai_chat"
 _TIMEOUT_S = 5.0
-_KEPT_HERE = (b"authorization", b"x-api-key", b"cookie", b"origin", b"referer", KEY_HEADER.encode())
+_KEPT_HERE = (b"authorization", b"x-api-key", b"x-goog-api-key", b"cookie", b"origin", b"referer", KEY_HEADER.encode())
 
 
 class _PlaygroundAccess:

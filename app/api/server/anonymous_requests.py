@@ -15,7 +15,7 @@ from providers.catalogue import DIALECTS
 from providers.transport.loop_turns import LoopTurns
 
 _MAX_WAITING = 1_000
-_CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"cookie"})
+_CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"x-goog-api-key", b"cookie"})
 # What load balancers and TensorZero's clients ask; an overloaded gateway must not look like a dead one.
 _HEALTH_PATHS = ("/health", "/status")
 _PUBLIC_PATHS = ("/docs", "/openapi.json", "/dashboard")

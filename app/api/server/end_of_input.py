@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from app.api.server.http_call import HttpCall
 from app.api.server.inference_protocol import InferenceProtocol
+from app.domain.model_address import GOOGLE_PATHS
 from providers.canonical.errors import NarthexError
 from providers.catalogue import DIALECTS
 
@@ -27,6 +28,7 @@ _BEGIN_OF_CHUNK_SIZE = b"0"
 # Linux's numbers: only the transport opens connections, so only it imports `socket`. The first byte of struct tcp_info is the state.
 # Sources: include/uapi/linux/in.h, include/uapi/linux/tcp.h and include/net/tcp_states.h of Linux, read 2026-11.
 _IPPROTO_TCP, _TCP_INFO, _TCP_CLOSE = 6, 11, 7
+_GOOGLE_PATHS = tuple(path.encode() for path in GOOGLE_PATHS)
 _TENSORZERO_PATHS = (b"/inference", b"/feedback")
 _FIRST_CHECK_S = 0.01
 _MAX_CHECK_S = 0.5
@@ -107,6 +109,8 @@ class EndOfInputProtocol(InferenceProtocol):
         """The API in whose shape the caller expects an error, by as much of the newest head as has come."""
         if (self.url or b"").startswith(b"/v1/messages") or any(name == b"anthropic-version" for name, _ in self.headers or ()):
             return "anthropic_messages"
+        if (self.url or b"").startswith(_GOOGLE_PATHS) or any(name == b"x-goog-api-key" for name, _ in self.headers or ()):
+            return "gemini"
         return "tensorzero_inference" if self.url in _TENSORZERO_PATHS else "openai_chat"
 
     def _check_presence(self, after_s: float) -> None:

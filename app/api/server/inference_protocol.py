@@ -5,13 +5,14 @@ ASGI would cost each inference a second task (to notice a disconnect), two event
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.server.http_call import CallHandler, HttpCall
-from app.api.server.path_segments import routed_path
+from app.api.server.path_segments import decode_slashes, routed_path
+from app.domain.model_address import ModelAddress, split_address
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 
@@ -19,6 +20,16 @@ from providers.transport.write_batcher import WriteBatcher
 BREAK_OFF = "narthex.break_off"
 
 _MAX_PIPELINED = 8  # requests that wait behind the one in progress
+
+
+class AddressedRoute(Protocol):
+    """A route whose address names a model. It stands among the handlers of paths under its template."""
+
+    async def __call__(self, call: HttpCall) -> None: ...
+
+    def at(self, address: ModelAddress) -> CallHandler:
+        """The handler of one call at this address."""
+        ...
 
 
 class InferenceProtocol(HttpToolsProtocol):
@@ -120,7 +131,18 @@ class InferenceProtocol(HttpToolsProtocol):
         if handler is None and (not path.startswith("/") or "?" in path or "%" in path):
             path = routed_path((httptools.parse_url(self.url).path or b"").decode("ascii"))
             handler = self.call_handlers.get(path)
+        if handler is None and path.startswith("/v1"):
+            handler = self._find_addressed(path)
         return path, handler
+
+    def _find_addressed(self, path: str) -> CallHandler | None:
+        """The handler of a call whose address names a model; None: it is no such address."""
+        found = split_address(path)
+        route = None if found is None else self.call_handlers.get(found[0])
+        if found is None or route is None:
+            return None
+        query = self.url.partition(b"?")[2].partition(b"#")[0]
+        return cast("AddressedRoute", route).at(ModelAddress(decode_slashes(found[1]), query))
 
     def _delegate_to_asgi(self) -> None:
         url, headers, expects_100 = self.url, self.headers, self.expect_100_continue

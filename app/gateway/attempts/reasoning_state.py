@@ -18,6 +18,7 @@ from app.gateway.request_translation.grown_chat import continue_text
 from app.gateway.request_translation.source_request import SourceRequest
 from providers.canonical.errors import UpstreamError, UpstreamRejected
 from providers.canonical.raw_json import Body
+from providers.dialects.gemini.contents import SKIP_SIGNATURE
 
 # A mark is at the beginning of the state. It shares the beginning of carriers (providers/canonical/carrier.py), whose origins are names of
 # dialects: one search finds both.
@@ -166,6 +167,9 @@ def remove_state(body: Body, dialect: str, is_removed: Callable[[bytes], bool]) 
                 del changed["thinking"]
                 dropped.append("thinking")
             return changed, dropped
+        case "gemini":
+            contents, dropped = _without_signatures(_decoded_list(body, "contents"), is_removed)
+            return (Body({**body, "contents": contents}), dropped) if dropped else (body, [])
         case _:
             return body, []
 
@@ -201,6 +205,31 @@ def _without_blocks(messages: Sequence[Any], is_removed: Callable[[bytes], bool]
                     kept.append({**cast("dict[str, Any]", message), "content": remaining})
             case _:
                 kept.append(message)
+    return kept, dropped
+
+
+def _without_signatures(contents: Sequence[Any], is_removed: Callable[[bytes], bool]) -> tuple[list[Any], list[str]]:
+    """Thoughts go with their signature; the first call of a content gets Google's own placeholder, which models that require one accept."""
+    kept: list[Any] = []
+    dropped: list[str] = []
+    for number, content in enumerate(contents):
+        match content:
+            case {"role": "model", "parts": [*parts]}:
+                remaining: list[Any] = []
+                for at, part in enumerate(parts):
+                    match part:
+                        case {"thoughtSignature": str(state), **rest} if is_removed(state.encode()):
+                            dropped.append(f"contents[{number}].parts[{at}].thoughtSignature")
+                            if "functionCall" in rest:
+                                remaining.append({**rest, "thoughtSignature": SKIP_SIGNATURE})
+                            elif rest.get("text") and not rest.get("thought"):
+                                remaining.append(rest)
+                        case _:
+                            remaining.append(part)
+                if remaining:
+                    kept.append({**cast("dict[str, Any]", content), "parts": remaining})
+            case _:
+                kept.append(content)
     return kept, dropped
 
 

@@ -15,6 +15,7 @@ STOP_FIELDS: Mapping[str, str] = {
     "openai_completions": "stop",
     "anthropic_messages": "stop_sequences",
     "tensorzero_inference": "stop_sequences",
+    "gemini": "generationConfig.stopSequences",
 }
 SINGLE_CALL_FIELDS: Mapping[str, str] = {
     "openai_chat": "parallel_tool_calls",

@@ -14,8 +14,8 @@ from providers.canonical.raw_json import Body, merge_object
 from providers.structured_output import CONSTRAINT_FIELDS
 
 CHAT, RESPONSES, MESSAGES, COUNT = "openai_chat", "openai_responses", "anthropic_messages", "anthropic_count_tokens"
-INFERENCE = "tensorzero_inference"
-DIALECTS_OF_FUNCTIONS = (CHAT, RESPONSES, MESSAGES, COUNT, INFERENCE)
+INFERENCE, GOOGLE = "tensorzero_inference", "gemini"
+DIALECTS_OF_FUNCTIONS = (CHAT, RESPONSES, MESSAGES, COUNT, INFERENCE, GOOGLE)
 
 # OpenAI's names of parameters in chats to those of other dialects, where there is one. Others keep their name as unknown fields:
 # what serves the request takes them, or drops or refuses them by that name.
@@ -34,6 +34,20 @@ _PARAMS_OF_INFERENCE: Mapping[str, tuple[str, str | None]] = {
     "max_completion_tokens": ("max_tokens", None),
     "stop": ("stop_sequences", None),
 }
+_CONFIG = "generationConfig"
+_PARAMS_OF_GOOGLE: Mapping[str, tuple[str, str | None]] = {
+    "max_tokens": (_CONFIG, "maxOutputTokens"),
+    "max_completion_tokens": (_CONFIG, "maxOutputTokens"),
+    "temperature": (_CONFIG, "temperature"),
+    "top_p": (_CONFIG, "topP"),
+    "top_k": (_CONFIG, "topK"),
+    "seed": (_CONFIG, "seed"),
+    "n": (_CONFIG, "candidateCount"),
+    "stop": (_CONFIG, "stopSequences"),
+    "frequency_penalty": (_CONFIG, "frequencyPenalty"),
+    "presence_penalty": (_CONFIG, "presencePenalty"),
+    "reasoning_effort": (_CONFIG, "thinkingConfig"),
+}
 _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {"max_tokens": ("max_completion_tokens",), "max_completion_tokens": ("max_tokens",)}
 _SCHEMA_NAME = "response"
 
@@ -46,6 +60,7 @@ class DefaultField(Struct, frozen=True):
     unless: tuple[str, ...] = ()  # fields of the caller beside which it is left out
     inside: str | None = None  # the key in the object `name`; None: the whole field
     is_output: bool = False  # whether a format of the caller that only says "text" counts as none
+    unless_inside: tuple[str, ...] = ()  # as `unless`, of keys in the object `name`
 
     def set_in(self, body: Body) -> None:
         if any([body.has_value(each) for each in self.unless]):
@@ -57,7 +72,10 @@ class DefaultField(Struct, frozen=True):
             if self.is_output and _is_text(body.value(self.name)):
                 body[self.name] = self.value
         else:
-            inside = cast("dict[str, Any]", body.value(self.name)).get(self.inside)
+            fields = cast("dict[str, Any]", body.value(self.name))
+            if any([fields.get(each) is not None for each in self.unless_inside]):
+                return
+            inside = fields.get(self.inside)
             if inside is None or (self.is_output and _is_text(inside)):
                 raw = present if isinstance(present, Raw) else Raw(msgspec.json.encode(present))
                 body[self.name] = merge_object(raw, {self.inside: self.value})
@@ -70,14 +88,17 @@ def default_fields(function: FunctionConfig, variant: VariantConfig) -> Mapping[
         MESSAGES: (*_params(variant, _PARAMS_OF_MESSAGES), *_messages_tools(function), *_output(function, "output_config", "format")),
         COUNT: (*_messages_tools(function),),
         INFERENCE: (*_params(variant, _PARAMS_OF_INFERENCE), *_inference_tools(function)),
+        GOOGLE: (*_params(variant, _PARAMS_OF_GOOGLE), *_google_tools(function), *_google_output(function)),
     }
 
 
 def _params(variant: VariantConfig, names: Mapping[str, tuple[str, str | None]]) -> Iterator[DefaultField]:
     for param, value in variant.params.items():
         name, inside = names.get(param, (param, None))
-        if name == "stop_sequences" and isinstance(value, str):
+        if (name == "stop_sequences" or inside == "stopSequences") and isinstance(value, str):
             value = [value]
+        if inside == "thinkingConfig":
+            value = {"thinkingBudget": 0} if value == "none" else {"thinkingLevel": str(value).upper()}
         yield DefaultField(name, _raw(value), () if inside else _OTHER_NAMES.get(name, ()), inside)
 
 
@@ -117,6 +138,28 @@ def _messages_tools(function: FunctionConfig) -> Iterator[DefaultField]:
     if function.tools:
         tools = [{**_named(tool), "input_schema": {"type": "object", **tool.parameters}} for tool in function.tools]
         yield DefaultField("tools", _raw(tools), ("tools",))
+
+
+def _google_tools(function: FunctionConfig) -> Iterator[DefaultField]:
+    """The choice and the tools. Google's API cannot say that there is to be one call at a time."""
+    choice = function.tool_choice
+    if choice is not None:
+        modes: Mapping[str, dict[str, Any]] = {"auto": {"mode": "AUTO"}, "required": {"mode": "ANY"}, "none": {"mode": "NONE"}}
+        calling = modes.get(choice) or {"mode": "ANY", "allowedFunctionNames": [choice]}
+        yield DefaultField("toolConfig", _raw({"functionCallingConfig": calling}), ("tools",))
+    if function.tools:
+        declared = [
+            {name: value for name, value in _named(tool).items() if name != "strict"} | {"parametersJsonSchema": tool.parameters}
+            for tool in function.tools
+        ]
+        yield DefaultField("tools", _raw([{"functionDeclarations": declared}]), ("tools",))
+
+
+def _google_output(function: FunctionConfig) -> Iterator[DefaultField]:
+    if function.output_schema is not None:
+        schema, media_type = _raw(function.output_schema), _raw("application/json")
+        yield DefaultField(_CONFIG, schema, inside="responseJsonSchema", unless_inside=("responseSchema",))
+        yield DefaultField(_CONFIG, media_type, inside="responseMimeType", is_output=True)
 
 
 def _inference_tools(function: FunctionConfig) -> Iterator[DefaultField]:
@@ -179,7 +222,9 @@ def _is_strict(schema: Any) -> bool:
 
 
 def _is_text(output_format: Any) -> bool:
-    return isinstance(output_format, dict) and cast("dict[str, Any]", output_format).get("type") == "text"
+    return output_format == "text/plain" or (
+        isinstance(output_format, dict) and cast("dict[str, Any]", output_format).get("type") == "text"
+    )
 
 
 def _raw(value: Any) -> Raw:

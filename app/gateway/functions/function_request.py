@@ -7,8 +7,9 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.gateway.functions.default_fields import CHAT, COUNT, DIALECTS_OF_FUNCTIONS, INFERENCE, MESSAGES, RESPONSES, written_tools
+from app.gateway.functions.default_fields import CHAT, COUNT, DIALECTS_OF_FUNCTIONS, GOOGLE, INFERENCE, MESSAGES, RESPONSES, written_tools
 from app.gateway.functions.function_table import CompiledFunction, CompiledVariant
+from app.gateway.functions.google_contents import read_system_text, render_contents
 from app.gateway.functions.inference_input import edit_inference
 from app.gateway.functions.message_templates import MAX_INPUT_BYTES, MessageTemplates
 from providers.canonical.errors import InvalidRequest
@@ -32,7 +33,8 @@ class FunctionRequest:
     def __init__(self, function: CompiledFunction, dialect: CallerDialect, sent: InboundRequest, input_field: Raw | None) -> None:
         if dialect.name not in DIALECTS_OF_FUNCTIONS or sent.raw_prompt:
             raise InvalidRequest(
-                f"{sent.model!r:.100} is a function, which answers chats: send it to /v1/chat/completions, /v1/responses or /v1/messages."
+                f"{sent.model!r:.100} is a function, which answers chats: send it to /v1/chat/completions, /v1/responses, /v1/messages"
+                " or Google's :generateContent."
                 " Other requests name a model.",
                 param="model",
             )
@@ -181,6 +183,15 @@ def _edit_messages(body: Body, variant: CompiledVariant, system_input: Mapping[s
         body["system"] = _render_own(templates, system, system_input, "system")
 
 
+def _edit_google(body: Body, variant: CompiledVariant, system_input: Mapping[str, Any] | None) -> None:
+    templates = MessageTemplates(variant, system_input)
+    if not templates.is_untouched(body["contents"]):
+        body["contents"] = render_contents(templates, body["contents"])
+    if templates.has_system:
+        text = read_system_text(body.value("systemInstruction"))
+        body["systemInstruction"] = {"parts": [{"text": _render_own(templates, text, system_input, "systemInstruction")}]}
+
+
 def _render_own(templates: MessageTemplates, text: str | None, system_input: Mapping[str, Any] | None, field: str) -> str:
     """The system prompt of a dialect with a field for it, of the caller's text in that field."""
     if text and system_input is not None:
@@ -201,4 +212,5 @@ _EDITS: Mapping[str, Callable[[Body, CompiledVariant, Mapping[str, Any] | None],
     MESSAGES: _edit_messages,
     COUNT: _edit_messages,
     INFERENCE: edit_inference,
+    GOOGLE: _edit_google,
 }

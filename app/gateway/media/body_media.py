@@ -20,19 +20,19 @@ from providers.canonical.raw_json import DECODE_ERRORS, Body
 # Fields of a body that may hold parts with media.
 _FIELDS = frozenset(
     {
-        *("messages", "input", "system", "prompt", "content", "conversation", "items"),
+        *("contents", "messages", "input", "system", "prompt", "content", "conversation", "items"),
         *("documents", "query", "queries", "text_1", "text_2", "data_1", "data_2"),
     }
 )
 # SGLang's fields for media beside a prompt: URLs, paths, or base64.
 _DATA_FIELDS = frozenset({"image_data", "video_data", "audio_data"})
 # Keys below which parts may hold more parts. Not those of tool calls' arguments, of citations and of search results.
-_CONTAINERS = frozenset({"content", "output", "source", "messages"})
+_CONTAINERS = frozenset({"content", "output", "source", "messages", "parts", "functionResponse"})
 _MEDIA_KEYS = frozenset({"image", "video", "audio", "file", "input_image", "input_video", "input_audio"})
 _TYPES_WITH_URL = frozenset({"url", "image", "video", "audio", "document", "file"})
 # Its letters may be written as escapes, which encoders never do to plain letters.
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
-_KEY_ENDS = (b'url"', b'_data"', b'audio"', b'video"', b'"image"')
+_KEY_ENDS = (b'url"', b'fileUri"', b'_data"', b'audio"', b'video"', b'"image"')
 _HTTP_URL = re.compile(r"https?://(?P<host>[A-Za-z0-9.-]+)(?::\d{1,5})?(?:[/?][^\\\s]*)?", re.ASCII)
 _FETCHED_SCHEMES = ("http://", "https://")
 _CHECKED_CHARS = 256
@@ -110,6 +110,9 @@ def write_inline(slots: list[MediaSlot], fetched: Mapping[str, Inline]) -> None:
         if isinstance(holder, dict) and holder.get("type") == "url":  # Anthropic's source, which takes no data URL
             holder.clear()
             holder.update({"type": "base64", "media_type": inline.media_type, "data": inline.data})
+        elif slot.key == "fileData" and isinstance(holder, dict):  # Google's, whose place for bytes is another one
+            del holder["fileData"]
+            holder["inlineData"] = {"mimeType": inline.media_type, "data": inline.data}
         elif slot.key == "file_url" and isinstance(holder, dict):  # OpenAI Responses has another field for bytes
             del holder["file_url"]
             holder["file_data"] = write_url(inline)
@@ -126,12 +129,23 @@ def _slots(value: Any) -> Iterator[MediaSlot]:
         elif isinstance(node, dict):
             part = cast("dict[str, Any]", node)
             for key, each in part.items():
-                if key.endswith("_url") or key in _MEDIA_KEYS:
+                if key == "fileData" and (url := _google_url(each)) is not None:
+                    yield MediaSlot(part, key, url)
+                elif key.endswith("_url") or key in _MEDIA_KEYS:
                     yield from _media_slots(part, key, each, key)
                 elif key == "url" and isinstance(each, str) and part.get("type") in _TYPES_WITH_URL:
                     yield MediaSlot(part, key, each)
                 elif key in _CONTAINERS:
                     pending.append(each)
+
+
+def _google_url(file: Any) -> str | None:
+    """The URL of a file as Google's callers name it; None: it is no such file."""
+    match file:
+        case {"fileUri": str(url)}:
+            return url
+        case _:
+            return None
 
 
 def _media_slots(holder: dict[str, Any] | list[Any], at: Any, value: Any, name: str) -> Iterator[MediaSlot]:

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain.callers import Caller
 from app.domain.exchange import Exchange, Origin, OriginKind
-from app.domain.inference_paths import INFERENCE_PATHS
+from app.domain.inference_paths import PATHS_BY_ROUTE
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.replay import judge
 from app.gateway.replay.item_allowance import ItemAllowance, ReplayFailed
@@ -48,7 +48,6 @@ from providers.canonical.errors import (
 )
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
 
-_PATHS = {route: path for path, route in reversed(list(INFERENCE_PATHS.items()))}
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.5, 30.0
 # Of an item that processes have begun and not ended: perhaps it is what ends them.
 _MAX_TRIES = 5
@@ -198,7 +197,7 @@ class ItemRuns:
 
     async def _send(self, item: Item, original: RecordedRequest, sent: SentAgain) -> OwnResponse:
         """Raises NotRunnable where the gateway refuses the request itself."""
-        response = await self._make_request(item, original, "replay", original.route, _PATHS[original.route], sent.raw)
+        response = await self._make_request(item, original, "replay", original.route, PATHS_BY_ROUTE[original.route], sent.raw)
         if response.exchange is None or (response.error is not None and not isinstance(response.error, _ERRORS_OF_MODEL)):
             raise NotRunnable("limit" if isinstance(response.error, LimitUnsatisfiable) else type(response.error).__name__)
         return response

@@ -23,6 +23,8 @@ _OVERRIDES = ("extra_body", "tensorzero::extra_body")
 _TOOLS_WITHOUT_EFFECTS = frozenset({None, "function", "custom"})
 _FUNCTION_PREFIX = "narthex::function_name::"
 _NATIVE = "tensorzero_inference"
+_GOOGLE = "gemini"
+_INSTRUCTIONS = ("system", "instructions", "systemInstruction")
 _decode_tools = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
 
@@ -62,7 +64,7 @@ def prepare_request(route: str, request: bytes, function: str | None, target: Re
         raise NotRunnable("function")  # without its templates the model would get half of what the variant got
     try:
         body = Body.read(request)
-        has_effects = _has_effects(body)
+        has_effects = _runs_google_tools(body) if route == _GOOGLE else _has_effects(body)
     except DECODE_ERRORS:
         raise NotRunnable("unreadable") from None
     if has_effects:
@@ -85,8 +87,18 @@ def prepare_request(route: str, request: bytes, function: str | None, target: Re
         body["store"] = False  # by default it is true
     else:
         body.pop("store", None)
-    prompt = {name: body[name] for name in ("system", "instructions", "messages", "input", "prompt", "tools") if body.has_value(name)}
+    prompt = {name: body[name] for name in (*_INSTRUCTIONS, "messages", "input", "contents", "prompt", "tools") if body.has_value(name)}
     return SentAgain(body.write(), msgspec.json.encode(prompt))
+
+
+def _runs_google_tools(body: Body) -> bool:
+    """Whether Google runs a tool for it: any but functions; or reads what was cached for the caller."""
+    if any(body.has_value(name) for name in ("cachedContent", "cached_content", *_OVERRIDES)):
+        return True
+    tools = body.get("tools")
+    if not isinstance(tools, Raw) or bytes(tools)[:1] != b"[":
+        return False
+    return any(not tool.keys() <= {"functionDeclarations", "function_declarations"} for tool in _decode_tools(tools))
 
 
 def _has_effects(body: Body) -> bool:

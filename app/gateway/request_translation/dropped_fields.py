@@ -9,7 +9,7 @@ from app.gateway.request_translation.emulable_fields import emulable_fields
 from app.gateway.request_translation.recipient import Recipient
 from app.gateway.request_translation.source_request import CallerTerms, SourceRequest
 from providers.dialect import CallerChatDialect, InboundRequest
-from providers.drop_policy import DropPolicy
+from providers.drop_policy import CALLER_WISHES, DropPolicy
 
 # Naming the place of a dropped field reads the body anew each time: at most so often, and so many bytes together.
 _MAX_PATH_LOOKUPS = 8
@@ -29,7 +29,7 @@ def extended_drops(terms: CallerTerms, models: Iterable[str], provider: str) -> 
 
 def may_leave_out(source: SourceRequest, recipient: Recipient, field: str) -> bool:
     """Whether a target may be sent the request without this field: it may be dropped, or the gateway does what it asks for."""
-    return field in find_emulable(source) or may_drop(source, recipient, field)
+    return field in find_emulable(source) or field in CALLER_WISHES or may_drop(source, recipient, field)
 
 
 def may_leave_out_written(source: SourceRequest, recipient: Recipient, caller_name: Callable[[str], str], field: str) -> bool:

@@ -1,6 +1,7 @@
 """The fields of a request that the gateway can honour itself, by trimming the response or by checking it."""
 
 from collections.abc import Collection
+from typing import Any
 
 from app.gateway.emulation.emulation import SINGLE_CALL_FIELDS, STOP_FIELDS
 from app.gateway.request_translation.caller_fields import wants_non_text_output
@@ -16,7 +17,7 @@ def emulable_fields(dialect: str, body: Body, constraint: Constraint | None) -> 
     """The caller's names of these fields. `constraint` is that of the request, with the schemas of its strict tools."""
     stop, single_call = STOP_FIELDS.get(dialect), SINGLE_CALL_FIELDS.get(dialect)
     fields: list[str] = []
-    if stop is not None and body.has_value(stop) and _can_cut(dialect, body, body.value(stop)):
+    if stop is not None and (texts := _value_at(body, stop)) is not None and _can_cut(dialect, body, texts):
         fields.append(stop)
     if single_call is not None:
         fields.append(single_call)
@@ -26,6 +27,15 @@ def emulable_fields(dialect: str, body: Body, constraint: Constraint | None) -> 
     return frozenset(fields)
 
 
+def _value_at(body: Body, path: str) -> Any:
+    """The value of a field, or of one in an object, as Google has them."""
+    name, _, inner = path.partition(".")
+    if not body.has_value(name):
+        return None
+    value = body.value(name)
+    return value if not inner else value.get(inner) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
 def _can_cut(dialect: str, body: Body, stop: object) -> bool:
     """Returns whether the gateway can cut the text at these stops.
 
@@ -33,7 +43,7 @@ def _can_cut(dialect: str, body: Body, stop: object) -> bool:
     """
     if body.value("include_stop_str_in_output") or body.value("echo") or wants_non_text_output(body):
         return False
-    logprobs = body.value("logprobs")
+    logprobs = body.value("logprobs") if dialect != "gemini" else _value_at(body, "generationConfig.responseLogprobs")
     if logprobs is not None and (logprobs is not False or dialect == "openai_completions"):
         return False
     stops: list[object] = [stop] if isinstance(stop, str) else list(stop) if isinstance(stop, list) else []  # pyright: ignore[reportUnknownArgumentType]

@@ -168,7 +168,9 @@ class SourceRequest(Struct, eq=False):
         if self.holds_carrier is None:
             request = self.request
             refers_to_earlier = request.previous_response_id is not None or request.references_items
-            self.holds_carrier = holds_carrier(self.raw) or (refers_to_earlier and holds_carrier(request.body.write()))
+            self.holds_carrier = (
+                holds_carrier(self.raw) or request.carries_state or (refers_to_earlier and holds_carrier(request.body.write()))
+            )
         return self.holds_carrier
 
     @property

@@ -44,6 +44,20 @@ def _split_chat(request: InboundRequest, reason: Unsupported) -> list[InboundReq
     return [_single(request, at, {}) for at in range(n)] if 1 < n <= MAX_PARTS else []
 
 
+def _split_gemini(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:
+    config: dict[str, Any] = request.body.value("generationConfig") or {}
+    count = config.get("candidateCount")
+    if not isinstance(count, int) or not 1 < count <= MAX_PARTS:
+        return []
+    rest = {name: value for name, value in config.items() if name != "candidateCount"}
+    output_tokens = None if request.output_tokens is None else request.output_tokens // count
+    parts: list[InboundRequest] = []
+    for at in range(count):
+        own = rest if rest.get("seed") is None else {**rest, "seed": _seed(rest["seed"], at)}
+        parts.append(replace(request, body=Body({**request.body, "generationConfig": own}), choices=1, output_tokens=output_tokens))
+    return parts
+
+
 def _split_completion(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:
     """Choices of the first prompt come first. With `best_of`, the host would have to choose among several."""
     prompt, n = request.body.value("prompt"), request.body.value("n") or 1
@@ -82,12 +96,17 @@ def _single(request: InboundRequest, at: int, fields: Mapping[str, Any]) -> Inbo
     body.pop("best_of", None)
     seed = body.value("seed")
     if isinstance(seed, int) and at:
-        body["seed"] = seed + at if seed + at <= _MAX_SEED or seed > _MAX_SEED else seed - at
+        body["seed"] = _seed(seed, at)
     return replace(request, body=body, choices=1)
+
+
+def _seed(seed: int, at: int) -> int:
+    return seed + at if seed + at <= _MAX_SEED or seed > _MAX_SEED else seed - at
 
 
 _SPLITS: Mapping[tuple[str, str], Callable[[InboundRequest, Unsupported], list[InboundRequest]]] = {
     ("openai_chat", "n"): _split_chat,
+    ("gemini", "generationConfig.candidateCount"): _split_gemini,
     ("openai_completions", "n"): _split_completion,
     ("openai_completions", "prompt"): _split_completion,
     ("openai_embeddings", "input"): _split_embeddings,

@@ -26,6 +26,11 @@ def usable_functions(snapshot: Snapshot, caller: Caller) -> Iterable[str]:
     return _usable(snapshot.functions, caller)
 
 
+def usable_names(snapshot: Snapshot, caller: Caller) -> list[str]:
+    """The models and functions that the key may use, in the order of their names."""
+    return sorted([*usable_models(snapshot, caller), *usable_functions(snapshot, caller)])
+
+
 def _usable(configured: Collection[str], caller: Caller) -> Iterable[str]:
     if caller.models is None:
         return configured

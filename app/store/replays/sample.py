@@ -17,7 +17,7 @@ from app.store.records.episode_lookup import find_episode_ids
 from app.store.records.inference_filter import InferenceFilter, check_names, conditions
 
 # Routes whose requests a replay can send again, and whose responses can be compared.
-ROUTES = ("openai_chat", "openai_responses", "anthropic_messages", "openai_completions", "tensorzero_inference")
+ROUTES = ("openai_chat", "openai_responses", "anthropic_messages", "openai_completions", "gemini", "tensorzero_inference")
 _HASH_BITS = 48
 
 

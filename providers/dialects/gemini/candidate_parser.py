@@ -6,13 +6,14 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw
 
-from providers.canonical.chat import OpaqueState, Reasoning, Text, ToolCall
+from providers.canonical.chat import Opaque, OpaqueState, Reasoning, Text, ToolCall
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
 from providers.dialects.gemini.finish_reasons import read_finish_reason
 from providers.dialects.gemini.grounding import CitationCollector
-from providers.dialects.gemini.opaque_parts import NAME, read_opaque_part
+from providers.dialects.gemini.opaque_parts import read_opaque_part
+from providers.dialects.gemini.opaque_states import read_call_signature, read_signature, read_thought
 from providers.dialects.gemini.partial_arguments import ArgumentsBuilder
 from providers.dialects.gemini.response_schema import Call, Candidate, LogprobsResult, Part
 
@@ -72,17 +73,25 @@ class CandidateParser:
 
     def _read_part(self, raw: Raw) -> Iterator[Event]:
         raw, part = _decode_part(raw)
-        opaque_state = None if not part.thoughtSignature else OpaqueState(NAME, part.thoughtSignature)
         if part.functionCall is not None:
             if part.text:
                 yield from self._read_thought(part.text, None) if part.thought else self._read_text(part.text, None)
-            yield from self._read_call(part.functionCall, opaque_state)
+            yield from self._read_call(part.functionCall, read_call_signature(part.thoughtSignature).state)
+            return
+        opaque_state = None if not part.thoughtSignature else read_signature(part.thoughtSignature)
+        if (
+            part.thought
+            and not part.text
+            and part.thoughtSignature
+            and isinstance(carried := read_thought("", part.thoughtSignature), Opaque)
+        ):
+            yield from self._emit_opaque(carried)
         elif part.thought and (part.text is not None or opaque_state is not None):
             yield from self._read_thought(part.text or "", opaque_state)
         elif part.text is not None or (opaque_state is not None and set(_object.decode(raw)) == {"thoughtSignature"}):
             yield from self._read_text(part.text or "", opaque_state)
         else:
-            yield from self._emit_opaque_part(raw)
+            yield from self._emit_opaque(read_opaque_part(_object.decode(raw)))
 
     def _read_thought(self, text: str, opaque_state: OpaqueState | None) -> Iterator[Event]:
         if self._open_kind is not Reasoning or self._opaque_state is not None:
@@ -135,9 +144,9 @@ class CandidateParser:
         if not call.willContinue:
             yield from self._close_part()
 
-    def _emit_opaque_part(self, raw: Raw) -> Iterator[Event]:
+    def _emit_opaque(self, part: Opaque) -> Iterator[Event]:
         yield from self._close_part()
-        yield PartStarted(self._choice, self._part_index, read_opaque_part(_object.decode(raw)))
+        yield PartStarted(self._choice, self._part_index, part)
         yield PartFinished(self._choice, self._part_index)
         self._part_index += 1
 

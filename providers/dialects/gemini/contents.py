@@ -33,7 +33,7 @@ Part = dict[str, Any]
 
 # Takes the place of a signature on calls that no Gemini made: models that require a signature accept it.
 # Source: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs, read 2026-11.
-_SKIP_SIGNATURE = "skip_thought_signature_validator"
+SKIP_SIGNATURE = "skip_thought_signature_validator"
 
 
 class Contents:
@@ -44,6 +44,7 @@ class Contents:
         self.turns: list[dict[str, Any]] = []  # the contents, in order
         self._result_turn: dict[str, Any] = {}
         self._profile = profile
+        self._is_native = chat.origin == NAME
         self._drop_policy = drop_policy
         # A result names its function; other APIs give the id of the call. Some engines repeat ids in each turn (call_0): such an id
         # means the latest call before the result.
@@ -104,9 +105,10 @@ class Contents:
             case Text() | Refusal():
                 return self._text(part, path)
             case Image() | File() | Audio():
-                drop_part_fields(part.extra, path, self._drop_policy)
+                if not self._is_native:
+                    drop_part_fields(part.extra, path, self._drop_policy)
                 media = write_media(part, path, self._drop_policy)
-                return [] if media is None else [media]
+                return [] if media is None else [{**media, **(part.extra if self._is_native else {})}]
             case Opaque():
                 return self._opaque(part, path)
             case Reasoning() | ToolCall() | ToolResult():
@@ -179,7 +181,7 @@ class Contents:
             written.append({"text": "", "thoughtSignature": signature})
         first_call = next((part for part in written if "functionCall" in part), None)
         if self._profile.requires_signatures and first_call is not None and "thoughtSignature" not in first_call:
-            first_call["thoughtSignature"] = _SKIP_SIGNATURE
+            first_call["thoughtSignature"] = SKIP_SIGNATURE
         return written
 
     def _reasoning(self, part: Reasoning, written: list[Part]) -> str | None:
@@ -208,6 +210,8 @@ class Contents:
         if isinstance(part, Text):
             if part.citations:
                 self._drop_policy.drop_hint(f"{path}.citations")
+            if self._is_native:
+                return [{"text": part.text, **part.extra}] if part.text or not from_assistant else []
             drop_part_fields(part.extra, path, self._drop_policy, from_assistant=from_assistant)
         return [{"text": part.text}] if part.text or not from_assistant else []
 

@@ -6,7 +6,7 @@ Source: https://ai.google.dev/api/generate-content#FinishReason and Vertex's, re
 from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import UnparsableModelOutput
 from providers.canonical.events import ChoiceFinished
-from providers.canonical.finish_reasons import check_failure, known_reason
+from providers.canonical.finish_reasons import check_failure, known_reason, recorded_finish_reason
 
 _FILTER_REASONS = frozenset(
     {
@@ -14,6 +14,7 @@ _FILTER_REASONS = frozenset(
         *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
     }
 )
+_KNOWN_STOPS = frozenset({"STOP", "MAX_TOKENS"})
 # The model wrote something that is no answer, or nothing that the API can return.
 _FAILED_REASONS = frozenset(
     {
@@ -51,3 +52,23 @@ def read_finish_reason(choice: int, reason: str, detail: str | None, *, has_cont
 def read_block_reason(reason: str) -> ChoiceFinished:
     """Reads promptFeedback.blockReason: the prompt was blocked, and there are no candidates."""
     return ChoiceFinished(0, "content_filter", reason)
+
+
+def write_finish_reason(reason: str | None, upstream_finish_reason: str | None, *, has_refusal: bool) -> str | None:
+    """The finish reason; None for a choice without one. A response that ends with calls is a STOP."""
+    if reason is None:
+        return None
+    if reason == "content_filter" and upstream_finish_reason in _FILTER_REASONS:
+        return upstream_finish_reason
+    if has_refusal or reason == "content_filter":
+        return "SAFETY"
+    return "MAX_TOKENS" if reason == "length" else "STOP"
+
+
+def recorded_reason(reason: str, *, has_content: bool, has_tool_calls: bool) -> str | None:
+    """OpenAI's finish reason for one that is passed on as it is; where the model wrote no usable answer, Google's own word."""
+    try:
+        finished = read_finish_reason(0, reason, None, has_content=has_content or reason == "STOP", has_tool_calls=has_tool_calls)
+    except UnparsableModelOutput:
+        return reason[:100]
+    return recorded_finish_reason(finished.reason, None if reason in _KNOWN_STOPS else finished.upstream_finish_reason)

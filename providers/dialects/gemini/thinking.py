@@ -16,8 +16,13 @@ _BUDGETS: Mapping[str, int] = {"minimal": 1024, "low": 1024, "medium": 8192, "hi
 _DYNAMIC = -1
 
 
-def write_thinking(thinking: Thinking | None, profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any] | None:
-    """The thinkingConfig; None leaves it to the model. Requested thinking is also returned, since callers have a field for it."""
+def write_thinking(
+    thinking: Thinking | None, profile: GeminiProfile, drop_policy: DropPolicy, *, shows_thoughts: bool = True
+) -> dict[str, Any] | None:
+    """The thinkingConfig; None leaves it to the model.
+
+    Requested thinking is also returned if `shows_thoughts`: callers of other APIs have a field for it, and none to ask for it.
+    """
     if thinking is None:
         return None
     if thinking.effort == "none":
@@ -28,7 +33,7 @@ def write_thinking(thinking: Thinking | None, profile: GeminiProfile, drop_polic
             drop_policy.drop_hint("thinking")
         return None
     config = _level(thinking, profile, drop_policy) if profile.levels else _budget(thinking, profile, drop_policy)
-    if thinking.summary != "omitted" and (wants_thinking or thinking.summary is not None):
+    if thinking.summary != "omitted" and ((wants_thinking and shows_thoughts) or thinking.summary is not None):
         config["includeThoughts"] = True
     return config or None
 

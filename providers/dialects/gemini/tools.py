@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from providers.canonical.chat import ChatRequest, HostTool, Tool
 from providers.canonical.raw_json import DECODE_ERRORS
+from providers.dialects.gemini.opaque_parts import NAME
 from providers.dialects.gemini.output_format import unenforced_keyword
 from providers.drop_policy import DropPolicy
 from providers.host_tools import is_web_search, leave_out_host_tool
@@ -19,6 +20,9 @@ from providers.unsupported import drop_part_fields
 
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _object = msgspec.json.Decoder(dict[str, Raw])
+
+# The extra field of a chat in which a caller of Gemini asks for calls that obey their schemas, which is a hint elsewhere.
+CALLING_CONFIG = "toolConfig.functionCallingConfig"
 
 
 def write_tools(chat: ChatRequest, profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def write_tools(chat: ChatRequest, profile: GeminiProfile, drop_policy: DropPoli
         if isinstance(tool, HostTool):
             hosted += _host_tool(tool, path, drop_policy)
         elif allowed is None or mode == "required" or tool.name in allowed:
-            functions += _function(tool, path, drop_policy)
+            functions += _function(tool, path, drop_policy, is_native=chat.origin == NAME)
             strict = strict or _is_strict(tool, path, drop_policy)
     if hosted and functions and not profile.tools_with_schema:
         for index, tool in enumerate(chat.tools):
@@ -72,10 +76,12 @@ def _function_calling(
         return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
     if choice is not None and mode == "required":
         return {"mode": "ANY", **({} if choice.allowed is None else {"allowedFunctionNames": list(choice.allowed)})}
-    return {"mode": "VALIDATED"} if strict else None
+    if strict or CALLING_CONFIG in chat.extra:
+        return {"mode": "VALIDATED"}
+    return {"mode": "AUTO"} if chat.origin == NAME and choice is not None else None
 
 
-def _function(tool: Tool, path: str, drop_policy: DropPolicy) -> list[dict[str, Any]]:
+def _function(tool: Tool, path: str, drop_policy: DropPolicy, *, is_native: bool) -> list[dict[str, Any]]:
     if tool.custom:
         drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
         return []
@@ -84,12 +90,15 @@ def _function(tool: Tool, path: str, drop_policy: DropPolicy) -> list[dict[str, 
             path, "names of its tools begin with a letter or _ and have at most 128 letters, digits, _, dots, colons and dashes."
         )
         return []
-    drop_part_fields(tool.extra, path, drop_policy)
     declaration: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
         declaration["description"] = tool.description
     if tool.parameters is not None:
         declaration["parametersJsonSchema"] = tool.parameters
+    if is_native:
+        declaration.update(tool.extra)
+    else:
+        drop_part_fields(tool.extra, path, drop_policy)
     return [declaration]
 
 
@@ -104,6 +113,8 @@ def _is_strict(tool: Tool, path: str, drop_policy: DropPolicy) -> bool:
 
 def _host_tool(tool: HostTool, path: str, drop_policy: DropPolicy) -> list[dict[str, Any]]:
     """A web search of any API becomes Google's, if it has no options. One with options that is optional is left out."""
+    if tool.origin == NAME and not is_web_search(tool.kind):
+        return [_object.decode(tool.raw)]
     if is_web_search(tool.kind):
         try:
             extra_keys = sorted(_object.decode(tool.raw).keys() - {"type", "name"})

@@ -5,6 +5,7 @@ google_ai_studio/17, 18.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -57,6 +58,41 @@ def read_usage(metadata: UsageMetadata, tool_uses: Mapping[str, int] | None = No
         tier=_TIERS.get(metadata.serviceTier or metadata.trafficType or ""),
         tool_uses=tool_uses,
     )
+
+
+def write_usage(usage: Usage) -> dict[str, Any]:
+    """The counts. `candidatesTokenCount` is without thoughts; what was not reported is left out, but for the sums.
+
+    An estimate is not marked: the types of Google's SDKs are closed.
+    """
+    reasoning = usage.reasoning or 0
+    counts: dict[str, Any] = {
+        "promptTokenCount": usage.input or 0,
+        "candidatesTokenCount": max(0, (usage.output or 0) - reasoning),
+        "totalTokenCount": (usage.input or 0) + (usage.output or 0),
+    }
+    if usage.cached is not None:
+        counts["cachedContentTokenCount"] = usage.cached
+    if reasoning:
+        counts["thoughtsTokenCount"] = min(reasoning, usage.output or 0)
+    input_details = _write_details(usage.input or 0, AUDIO=usage.audio_input, IMAGE=usage.image_input)
+    if input_details:
+        counts["promptTokensDetails"] = input_details
+    output_details = _write_details(counts["candidatesTokenCount"], AUDIO=usage.audio_output)
+    if output_details:
+        counts["candidatesTokensDetails"] = output_details
+    if usage.tier in _TIERS:
+        counts["serviceTier"] = usage.tier
+    return counts
+
+
+def _write_details(total: int, **counted: int | None) -> list[dict[str, Any]]:
+    """The tokens by modality, with the text as what is left; empty if nothing else was counted."""
+    others = {modality: count for modality, count in counted.items() if count}
+    if not others:
+        return []
+    with_text = {"TEXT": max(0, total - sum(others.values())), **others}
+    return [{"modality": modality, "tokenCount": count} for modality, count in with_text.items()]
 
 
 def _sum_plausible(*counts: int | None) -> int | None:

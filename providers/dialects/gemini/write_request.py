@@ -10,15 +10,17 @@ import msgspec
 
 from providers.canonical.chat import ChatRequest, Message, Text
 from providers.canonical.errors import Unsupported
+from providers.canonical.extra_fields import write_extra_field
 from providers.canonical.raw_json import Body
 from providers.dialects.gemini.contents import Contents
+from providers.dialects.gemini.opaque_parts import NAME
 from providers.dialects.gemini.output_format import write_format
 from providers.dialects.gemini.thinking import write_thinking
-from providers.dialects.gemini.tools import write_tools
+from providers.dialects.gemini.tools import CALLING_CONFIG, write_tools
 from providers.drop_policy import DropPolicy
 from providers.fields import drop_extra_fields
 from providers.profiles.gemini import GeminiProfile, find_profile
-from providers.unsupported import check_unsupported
+from providers.unsupported import CHAT_HINT_FIELDS, check_unsupported
 
 _NO_SUCH_FIELD = "Gemini has no such field."
 _UNSUPPORTED_FIELDS = {"logit_bias": _NO_SUCH_FIELD, "verbosity": _NO_SUCH_FIELD}
@@ -40,6 +42,7 @@ class _RequestWriter:
         self._chat = chat
         self._profile: GeminiProfile = find_profile(chat.model)
         self._drop_policy = drop_policy
+        self._is_native = chat.origin == NAME  # Gemini's own fields go where the caller had them
 
     def write_body(self) -> Body:
         chat = self._chat
@@ -53,12 +56,13 @@ class _RequestWriter:
         tools = write_tools(chat, self._profile, self._drop_policy)
         body.update(tools)
         config = {**self._sampling(), **self._output_format(tools=bool(tools.get("tools")))}
-        thinking = write_thinking(chat.thinking, self._profile, self._drop_policy)
+        thinking = write_thinking(chat.thinking, self._profile, self._drop_policy, shows_thoughts=not self._is_native)
         if thinking is not None:
             config["thinkingConfig"] = thinking
         if config:
             body["generationConfig"] = config
-        check_unsupported(chat, self._drop_policy, _UNSUPPORTED_FIELDS)
+        hints = () if self._is_native else CHAT_HINT_FIELDS
+        check_unsupported(chat, self._drop_policy, _UNSUPPORTED_FIELDS, hints)
         self._write_extra(body)
         return body
 
@@ -143,5 +147,17 @@ class _RequestWriter:
 
     def _write_extra(self, body: Body) -> None:
         extra = self._chat.extra
+        if self._is_native:
+            self._write_native_fields(body)
+            return
         body.update({_NATIVE_FIELDS[key]: extra[key] for key in extra if key in _NATIVE_FIELDS})
         drop_extra_fields(extra, self._drop_policy, _NO_SUCH_FIELD, _NATIVE_FIELDS)
+
+    def _write_native_fields(self, body: Body) -> None:
+        chat = self._chat
+        for path, value in chat.extra.items():
+            if path != CALLING_CONFIG:  # whose mode write_tools() has written
+                write_extra_field(body, path, value, "generationConfig", "toolConfig")
+        for field, value in (("labels", chat.metadata), ("serviceTier", chat.service_tier), ("store", chat.store)):
+            if value is not None:
+                body[field] = value

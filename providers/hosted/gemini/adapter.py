@@ -19,7 +19,9 @@ from providers.dialects.gemini.media import is_google_url
 from providers.host_operation import HostOperation
 from providers.hosted.gemini.count_tokens import GEMINI_COUNT_TOKENS, model_resource
 from providers.hosted.gemini.embeddings import GEMINI_EMBEDDINGS
+from providers.hosted.gemini.own_rules import RESTRICTED_FIELDS, breaks_rules
 from providers.hosted.gemini.structured_output import plan_gemini_constraint, without_dropped_output
+from providers.profiles.gemini import find_profile
 from providers.structured_output import Constraint, ConstraintPlan
 
 _GEMINI = "gemini"
@@ -32,6 +34,8 @@ class GoogleAIStudio(Provider):
     default_base_url: ClassVar[str | None] = "https://generativelanguage.googleapis.com"
     tool_names = ToolNames("[a-zA-Z0-9_.:-]")  # FunctionDeclaration.name: https://ai.google.dev/api/caching#FunctionDeclaration
     model_in_url: ClassVar[bool] = True
+    adapts_own_dialects: ClassVar[bool] = True
+    restricted_fields: Mapping[str, str] = RESTRICTED_FIELDS
     host_operations: ClassVar[Mapping[str, HostOperation]] = {
         "openai_embeddings": GEMINI_EMBEDDINGS,
         "anthropic_count_tokens": GEMINI_COUNT_TOKENS,
@@ -61,6 +65,9 @@ class GoogleAIStudio(Provider):
         """The key is never in the URL, where logs would keep it."""
         return [("x-goog-api-key", credential)] if credential else []
 
+    def must_adapt_as_chat(self, body: Body, dialect: str, model: str) -> bool:
+        return dialect == _GEMINI and breaks_rules(body, find_profile(model))
+
     def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
         """The URL names the model, not the body."""
         body.pop("model", None)
@@ -69,7 +76,10 @@ class GoogleAIStudio(Provider):
         return plan_gemini_constraint(constraint, trusted=self.trusted)
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
-        return super().adapt_request(body, dialect, may_drop, without_dropped_output(constraint, body))
+        adapted = super().adapt_request(body, dialect, may_drop, without_dropped_output(constraint, body))
+        if body.pop("labels", None) is not None:  # Vertex alone has them, and they change no response
+            adapted.dropped.append("labels")
+        return adapted
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
         return read_google_error(status, headers, body)

@@ -11,7 +11,7 @@ from providers.structured_output import Constraint, ConstraintPlan
 
 def without_dropped_output(constraint: Constraint | None, body: Body) -> Constraint | None:
     """The constraint without an output that the dialect dropped, because of tools or because Gemini cannot express it."""
-    config = body.get("generationConfig")
+    config = body.value("generationConfig")
     if constraint is None or (isinstance(config, dict) and "responseMimeType" in config):
         return constraint
     return replace(constraint, output=None, whitespace=None)

@@ -25,6 +25,7 @@ from providers.dialects.gemini.errors import read_google_error
 from providers.dialects.gemini.media import media_type_of_url
 from providers.drop_policy import DropPolicy
 from providers.host_operation import HostOperation
+from providers.hosted.gemini import own_rules
 from providers.hosted.gemini.structured_output import plan_gemini_constraint, without_dropped_output
 from providers.hosted.rules.claude_hosts import VERTEX
 from providers.hosted.rules.claude_options import CLAUDE_OPTIONS, read_defaults
@@ -36,6 +37,7 @@ from providers.profiles.claude import request_body
 from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
 from providers.profiles.claude.models import continues_text, find_profile
 from providers.profiles.claude.own_rules import breaks_rules
+from providers.profiles.gemini import find_profile as find_gemini_profile
 from providers.structured_output import Constraint, ConstraintPlan
 
 _GLOBAL_BASE_URL = "https://aiplatform.googleapis.com"
@@ -63,7 +65,7 @@ _UNKNOWN_PROJECT = "/projects/-/"
 
 class Vertex(OpenAICompatible):
     name: ClassVar[str] = "vertex"
-    restricted_fields: Mapping[str, str] = {}
+    restricted_fields: Mapping[str, str] = own_rules.RESTRICTED_FIELDS
     dialects: ClassVar[tuple[str, ...]] = (GEMINI, _ANTHROPIC_MESSAGES, "anthropic_count_tokens", "openai_chat")
     default_base_url: ClassVar[str | None] = _GLOBAL_BASE_URL
     tool_names = ToolNames("[a-zA-Z0-9_.:-]")  # FunctionDeclaration.name: https://ai.google.dev/api/caching#FunctionDeclaration
@@ -149,6 +151,8 @@ class Vertex(OpenAICompatible):
         return why_no_images(model)
 
     def must_adapt_as_chat(self, body: Body, dialect: str, model: str) -> bool:
+        if dialect == GEMINI:
+            return own_rules.breaks_rules(body, find_gemini_profile(model))
         return dialect == _ANTHROPIC_MESSAGES and breaks_rules(body, find_profile(model))
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
