@@ -21,8 +21,12 @@ _HINT_FIELDS = frozenset(
         *("truncation", "max_tool_calls"),
         # How hard a model thinks, where an object of a single API says it, and what becomes of earlier thinking (Kimi's, GLM's).
         *("effort", "keep", "clear_thinking"),
+        # Of tools of Responses: what their results look like, and whether those may come later. Of its messages: Codex's notes for OpenAI.
+        *("output_schema", "async", "internal_chat_message_metadata_passthrough"),
     }
 )
+# The same of a field whose last name alone says too little: which earlier reasoning a model sees.
+_HINT_PATHS = frozenset({"reasoning.context"})
 # The same of a message: the effort from there on (Anthropic's Claude Code sends one with its first instruction).
 _MESSAGE_HINTS = re.compile(r"messages\[\d+\]\.output_config")
 # Claude Code goes on without it after a 400 that names it, as its contract for gateways says (2.1.332, `claude gateway`).
@@ -30,8 +34,9 @@ _STATUS_BY_FIELD: Mapping[str, int] = {"safeguards": 400}
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 # Wishes for how a response is sampled and written, which every API fulfils as far as it can: OpenAI promises its best effort for a seed.
 _WISHES = frozenset({"seed", "verbosity", "temperature", "top_p", "reasoning_effort"})
-# Values that request nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.
-_NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False})
+# Values that request nothing. The last ones: a model may call a tool itself (whether or not a program of OpenAI's may, too), and a document
+# need not be cited.
+_NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], ["direct", "programmatic"], ["programmatic", "direct"], {"enabled": False})
 
 
 class DropPolicy:
@@ -129,7 +134,7 @@ class DropPolicy:
         if msgspec.json.decode(value) in _NEUTRAL_VALUES:
             return
         caller_path = self._find_caller_path(path) if path.startswith("messages[") else path
-        if path.rpartition(".")[2] in _HINT_FIELDS or _MESSAGE_HINTS.fullmatch(path):
+        if path.rpartition(".")[2] in _HINT_FIELDS or path in _HINT_PATHS or _MESSAGE_HINTS.fullmatch(path):
             self.report_dropped(caller_path)
         else:
             self.drop_path_or_refuse(caller_path, why)

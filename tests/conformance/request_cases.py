@@ -1,5 +1,6 @@
 """All cases of request translation: each request as callers of each dialect write it, and its outcome at every target."""
 
+from tests.conformance.request_cases_agents import AGENT_ITEMS, AGENT_SETTINGS
 from tests.conformance.request_cases_hints import HINTS, OTHER_FIELDS
 from tests.conformance.request_cases_history import HISTORY
 from tests.conformance.request_cases_media import MEDIA
@@ -7,4 +8,16 @@ from tests.conformance.request_cases_messages import MESSAGES
 from tests.conformance.request_cases_sampling import OUTPUTS, REASONING, SAMPLING
 from tests.conformance.request_cases_tools import TOOL_REQUESTS
 
-REQUEST_CASES = (*MESSAGES, *MEDIA, *TOOL_REQUESTS, *OUTPUTS, *SAMPLING, *REASONING, *HISTORY, *HINTS, *OTHER_FIELDS)
+REQUEST_CASES = (
+    *MESSAGES,
+    *MEDIA,
+    *TOOL_REQUESTS,
+    *AGENT_ITEMS,
+    *OUTPUTS,
+    *SAMPLING,
+    *REASONING,
+    *AGENT_SETTINGS,
+    *HISTORY,
+    *HINTS,
+    *OTHER_FIELDS,
+)

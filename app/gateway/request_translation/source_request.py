@@ -27,10 +27,12 @@ from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import NULL, Body
 from providers.dialect import CallerDialect, InboundRequest
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
+from providers.dialects.openai_responses import has_context_items
 from providers.learned_rules.rule import RulesByTarget
 from providers.structured_output import Constraint
 
 _FIELDS_WITH_TOOLS = frozenset({"tools", "functions", "additional_tools"})
+_DIALECTS_WITH_CUSTOM_TOOLS = frozenset({"openai_chat", "openai_responses"})
 _NO_HEADERS: Mapping[bytes, bytes] = {}
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -177,6 +179,7 @@ class SourceRequest(Struct, eq=False):
         raw = self.raw
         return (
             not _FIELDS_WITH_TOOLS.isdisjoint(self.request.body)
+            or self.has_context_items
             or b'"tool_calls"' in raw
             or b'"function_call"' in raw
             or b'"tool_use"' in raw
@@ -188,9 +191,30 @@ class SourceRequest(Struct, eq=False):
         return self.terms.dialect.name in CALLER_CHAT_DIALECTS and self.request.body.has_value("functions")
 
     @property
-    def has_namespaces(self) -> bool:
-        """Whether tools may be in namespaces, as the Codex CLI sends them."""
-        return self.terms.dialect.name == "openai_responses" and b'"namespace"' in bytes(as_raw(self.request.body.get("tools", NULL)))
+    def has_openai_tools(self) -> bool:
+        """Whether tools may be in a form that is OpenAI's alone: in namespaces, to be searched for, or in items of the input."""
+        return self.has_openai_items or (self.terms.dialect.name == "openai_responses" and b'"namespace"' in self._raw_tools)
+
+    @property
+    def has_openai_items(self) -> bool:
+        """Whether tools may be searched for, or come in items of the input: elsewhere they are functions of the request."""
+        return self.terms.dialect.name == "openai_responses" and (b'"tool_search"' in self._raw_tools or self.has_context_items)
+
+    @property
+    def has_context_items(self) -> bool:
+        """Whether the input has items that are no messages, as the Codex CLI sends them."""
+        return self.terms.dialect.name == "openai_responses" and has_context_items(self.request.body)
+
+    @property
+    def may_have_custom_tools(self) -> bool:
+        """Whether tools may take free text."""
+        if self.terms.dialect.name not in _DIALECTS_WITH_CUSTOM_TOOLS:
+            return False
+        return b'"custom"' in self._raw_tools or self.has_context_items
+
+    @property
+    def _raw_tools(self) -> bytes:
+        return bytes(as_raw(self.request.body.get("tools", NULL)))
 
     @property
     def has_engine_constraint_fields(self) -> bool:

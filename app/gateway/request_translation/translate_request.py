@@ -1,7 +1,8 @@
 """A request, translated for a target: from the top, the story of a translation.
 
     edit_at_once()        the caller's bytes are edited, and nothing else is needed, as mostly
-    translate_request()   with names of tools that the target takes; in parts, where it takes only those
+    translate_request()   with names of tools that the target takes, and with functions in place of tools for free text
+    _in_parts()           in parts, where the target takes only those
     _with_output()        with the output format in the prompt, where the target has no field for it
     _with_tools()         with the tools in the prompt, where the target takes none
     _translate()          by one of three ways: a route or an operation (translate_route.py), an edit of the caller's bytes
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from app.domain.routing import Target
-from app.gateway.emulation.emulation import add_field
+from app.gateway.emulation.emulation import add_custom_tools, add_field
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.request_translation.candidate_dialects import choose_dialects
 from app.gateway.request_translation.edit_request import edit_request
@@ -26,7 +27,13 @@ from app.gateway.request_translation.recipient import USUAL_TERMS, Recipient, Ta
 from app.gateway.request_translation.source_request import SourceRequest
 from app.gateway.request_translation.split_request import split_source
 from app.gateway.request_translation.target_media import inline_media_for_engine, leave_out_images
-from app.gateway.request_translation.tools_in_prompt import add_emulated_tools, emulate_tools, may_emulate_tools, with_tool_names
+from app.gateway.request_translation.tools_in_prompt import (
+    add_emulated_tools,
+    emulate_tools,
+    may_emulate_tools,
+    with_custom_tools,
+    with_tool_names,
+)
 from app.gateway.request_translation.translate_chat import translate_chat
 from app.gateway.request_translation.translate_route import translate_host_operation, translate_route
 from app.gateway.request_translation.translated_request import RequestPart, TranslatedRequest
@@ -34,6 +41,9 @@ from app.gateway.response_translation.dialect_pair import AnyDialect
 from providers.canonical.errors import NarthexError, Unsupported
 from providers.dialect_rule import DialectRule
 from providers.engine_routes.route import Route
+
+# In which tools may take free text; not each target that speaks them has such tools.
+_DIALECTS_WITH_CUSTOM_TOOLS = frozenset({"openai_chat", "openai_responses"})
 
 
 def edit_at_once(source: SourceRequest, endpoint: Endpoint, target: Target, terms: TargetTerms) -> TranslatedRequest | None:
@@ -76,6 +86,25 @@ async def translate_request(
     recipient = Recipient(endpoint.provider, target, terms)
     if endpoint.provider.tool_names is not None and source.has_tools:
         source = await with_tool_names(source, endpoint.provider.tool_names, endpoint.dialects_for(target.model).names)
+    if not source.may_have_custom_tools:
+        return await _in_parts(source, endpoint, recipient)
+    refusal: Unsupported | None = None
+    if not _DIALECTS_WITH_CUSTOM_TOOLS.isdisjoint(endpoint.dialects_for(target.model).names):
+        try:
+            return await _in_parts(source, endpoint, recipient)
+        except Unsupported as reason:
+            refusal = reason
+    converted = await with_custom_tools(source)
+    if converted is None:
+        if refusal is not None:
+            raise refusal
+        return await _in_parts(source, endpoint, recipient)
+    translated = await _in_parts(converted[0], endpoint, recipient)
+    return replace(translated, emulation=add_custom_tools(translated.emulation, converted[1]))
+
+
+async def _in_parts(source: SourceRequest, endpoint: Endpoint, recipient: Recipient) -> TranslatedRequest:
+    """The translation, in parts if the endpoint takes it only so. Raises as translate_request() does."""
     try:
         return await _with_output(source, endpoint, recipient)
     except Unsupported as reason:

@@ -45,6 +45,7 @@ class Item(Struct):
     output: str | list[Part] | RawObject | None = None
     summary: list[Part] | None = None
     encrypted_content: str | None = None
+    tools: list[Raw] | None = None
 
 
 class ToolFormat(Struct):
