@@ -8,7 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.api import health, metrics, root
 from app.api.callers import feedback, inferences, limits, models, nodes, responses, usage
 from app.api.callers.authentication import authentication_by_key
-from app.api.callers.inference_route import InferenceRoute
+from app.api.callers.compact_form import CompactForm
+from app.api.callers.inference_route import InferenceRoute, RouteForm
 from app.api.server.access_log import AccessLog
 from app.api.server.cors import Cors, CorsRoute
 from app.api.server.http_call import CallHandler
@@ -16,10 +17,14 @@ from app.domain.inference_paths import INFERENCE_PATHS
 from app.gateway.pipeline.gateway import Gateway
 from providers.catalogue import DIALECTS
 
+_FORMS: Mapping[str, RouteForm] = {"/v1/responses/compact": CompactForm()}
+
 
 def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[str, CallHandler]:
     """The inference routes, which bypass Litestar: its layers would cost each inference a tenth of its processor time for nothing."""
-    found = {path: InferenceRoute(gateway, DIALECTS[dialect], access_log) for path, dialect in INFERENCE_PATHS.items()}
+    found = {
+        path: InferenceRoute(gateway, DIALECTS[dialect], access_log, form=_FORMS.get(path)) for path, dialect in INFERENCE_PATHS.items()
+    }
     if not gateway.settings.cors_origins:
         return found
     cors = Cors(gateway.settings.cors_origins)

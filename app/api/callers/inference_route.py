@@ -59,19 +59,37 @@ class CallAccess(Protocol):
         ...
 
 
+class RouteForm(Protocol):
+    """A form of a route: its requests and responses are those of the route, in another shape."""
+
+    def read(self, raw: bytes) -> bytes:
+        """The body as the route has it. Raises NarthexError, DECODE_ERRORS."""
+        ...
+
+    def write(self, context: RequestContext, raw: bytes, response: bytes) -> bytes:
+        """The response, which was not streamed, in the shape of this form. `raw` is what read() gave."""
+        ...
+
+
 class InferenceRoute:
-    """One route, in one dialect.
+    """One route, in one dialect, or a form of it.
 
     Where `access_log` is None, there is none. What `access` finds may use the route; None means whoever has a key for it.
     """
 
     def __init__(
-        self, gateway: Gateway, dialect: CallerDialect, access_log: AccessLog | None = None, access: CallAccess | None = None
+        self,
+        gateway: Gateway,
+        dialect: CallerDialect,
+        access_log: AccessLog | None = None,
+        access: CallAccess | None = None,
+        form: RouteForm | None = None,
     ) -> None:
         self._gateway = gateway
         self._dialect = dialect
         self._access_log = access_log
         self._access = access
+        self._form = form
         settings = gateway.settings
         self._tracing = Tracing(exports=bool(settings.otlp_endpoint), share=settings.trace_share)
 
@@ -111,6 +129,9 @@ class InferenceRoute:
                     raw = await call.read(gateway.settings.max_body_bytes)
                 if coding is not None:
                     raw = await self._decode(raw, coding, context, caller)
+                if self._form is not None:
+                    raw = self._form.read(raw)
+                    sink.rewrite = functools.partial(self._form.write, context, raw)
                 await serve(gateway, self._dialect, raw, headers, context, sink, reauthenticate)
             except NarthexError as error:
                 await self._send_error(error.without_frames(), call, context, sink)

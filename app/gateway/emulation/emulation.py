@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from app.gateway.emulation.compaction import Compaction
 from app.gateway.emulation.custom_tools import CustomTools
 from app.gateway.emulation.emulated_tools import EmulatedTools
 from providers.canonical.chat import ChatRequest, Tool
@@ -50,12 +51,14 @@ class Emulation(Struct):
     tool_names: Mapping[str, str] = {}
     # The tools for free text that the target has as functions, by the caller's names. None: there are none.
     custom_tools: CustomTools | None = None
+    # What becomes of the response, which is a summary of the conversation. None: it is none.
+    compaction: Compaction | None = None
 
     @property
     def edits(self) -> bool:
         """Whether it changes the response: leaves out a part, or reads calls from the text."""
         is_changed = bool(self.stop) or self.single_call or self.is_rewritten or bool(self.tool_names) or self.custom_tools is not None
-        return is_changed or (self.tools is not None and self.tools.are_described)
+        return is_changed or self.compaction is not None or (self.tools is not None and self.tools.are_described)
 
     @property
     def checks(self) -> bool:
@@ -128,3 +131,8 @@ def add_tool_names(emulation: Emulation | None, tool_names: Mapping[str, str]) -
 def add_custom_tools(emulation: Emulation | None, custom_tools: CustomTools) -> Emulation:
     """The same, for a request whose tools for free text are functions at the target."""
     return replace(add_field(emulation, "tools (custom)"), custom_tools=custom_tools)
+
+
+def add_compaction(emulation: Emulation | None, compaction: Compaction) -> Emulation:
+    """The same, for a response that becomes a compaction."""
+    return replace(add_field(emulation, "compaction_trigger"), compaction=compaction)

@@ -1,7 +1,7 @@
 """ResponseTrimmer: ends a response at a stop sequence, and passes on one tool call, where the target can do neither.
 
 Where tools were described to the model, it reads their calls from the text before. Calls of functions that stand for tools for free text
-become calls of those.
+become calls of those, and a summary of the conversation becomes a compaction.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from app.gateway.emulation.call_reader import CallReader
+from app.gateway.emulation.compaction import SummaryCollector
 from app.gateway.emulation.custom_tools import InputReader
 from app.gateway.emulation.emulation import Emulation
 from providers.canonical.chat import ChatResponse, Text, ToolCall
@@ -38,8 +39,12 @@ class ResponseTrimmer:
         self._choices_left = choices
         self._choices: dict[int, _TrimmedChoice] = {}
         self._call_reader = CallReader(emulation.tools) if emulation.tools is not None and emulation.tools.are_described else None
+        self._collector = None if emulation.compaction is None else SummaryCollector(emulation.compaction)
 
     def trim(self, events: Iterable[Event]) -> Iterator[Event]:
+        return self._trim(events) if self._collector is None else self._collector.collect(self._trim(events))
+
+    def _trim(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events if self._call_reader is None else self._call_reader.read(events):
             match event:
                 case ResponseStarted() | UsageReported():

@@ -20,6 +20,7 @@ from app.gateway.pipeline.load_shedding import LoadShedder
 from app.gateway.pipeline.refusals import RefusalRecorder
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.responses_state.conversations import ConversationStore
+from app.gateway.responses_state.summaries import SummaryCipher
 from app.gateway.state.charges import actual_usage
 from app.gateway.state.context import RequestContext
 from app.gateway.state.episode_id import EpisodeIds
@@ -93,6 +94,7 @@ class Gateway:
         self.large_requests = large_requests
         self.refusals = refusals
         self.team_salts = TeamSalts(settings.secret_key.parsed)
+        self.summaries = SummaryCipher(settings.secret_key.parsed)
         self.episode_ids = EpisodeIds(settings.secret_key.parsed)
         self.function_table = FunctionTable()
         self.feedback = FeedbackIntake(settings, snapshot_cache, spool, self.episode_ids, large_requests, telemetry, sent_feedback)

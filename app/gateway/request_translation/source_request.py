@@ -20,6 +20,7 @@ from app.gateway.media.fetcher import ClaimBytes, FetchesMedia, claim_nothing
 from app.gateway.request_translation.caller_fields import apply_constraint_fields, caller_field_names
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.response_translation.resumable_stream import ResumableStream
+from app.gateway.responses_state.summaries import SummaryCipher
 from providers import structured_output
 from providers.canonical.carrier import holds_carrier
 from providers.canonical.chat import ChatRequest
@@ -62,6 +63,8 @@ class CallerTerms(Struct, eq=False):
     claim_bytes: ClaimBytes = claim_nothing
     # For engines whose prefix caches teams do not share. None: the request is no team's.
     team_salts: TeamSalts | None = None
+    # Encrypts summaries of conversations. None: the request is no caller's.
+    summaries: SummaryCipher | None = None
     # What the operator allows to be dropped besides. None: nothing.
     operator_drops: OperatorDrops | None = None
     # The response, if it is a stream that is to go on elsewhere where it breaks off. None: it is not.

@@ -1,7 +1,8 @@
 """A request, translated for a target: from the top, the story of a translation.
 
     edit_at_once()        the caller's bytes are edited, and nothing else is needed, as mostly
-    translate_request()   with names of tools that the target takes, and with functions in place of tools for free text
+    translate_request()   with names of tools that the target takes, and as a request for a summary where a compaction is asked for
+    _with_functions()     with functions in place of tools for free text, where the target takes only those
     _in_parts()           in parts, where the target takes only those
     _with_output()        with the output format in the prompt, where the target has no field for it
     _with_tools()         with the tools in the prompt, where the target takes none
@@ -18,9 +19,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from app.domain.routing import Target
-from app.gateway.emulation.emulation import add_custom_tools, add_field
+from app.gateway.emulation.emulation import add_compaction, add_custom_tools, add_field
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.request_translation.candidate_dialects import choose_dialects
+from app.gateway.request_translation.compacted_chat import with_compaction
 from app.gateway.request_translation.edit_request import edit_request
 from app.gateway.request_translation.output_in_prompt import add_instructed_output, instruct_output
 from app.gateway.request_translation.recipient import USUAL_TERMS, Recipient, TargetTerms
@@ -54,6 +56,7 @@ def edit_at_once(source: SourceRequest, endpoint: Endpoint, target: Target, term
         or source.constraint is not None
         or source.chat is not None
         or source.request.raw_prompt
+        or source.request.compacts
         or caller_terms.own_rules
         or target.dialect is not None
         or provider.tool_names is not None
@@ -86,10 +89,19 @@ async def translate_request(
     recipient = Recipient(endpoint.provider, target, terms)
     if endpoint.provider.tool_names is not None and source.has_tools:
         source = await with_tool_names(source, endpoint.provider.tool_names, endpoint.dialects_for(target.model).names)
+    if source.request.compacts and not endpoint.provider.is_openai_host:
+        asking, compaction = await with_compaction(source)
+        translated = await _with_functions(asking, endpoint, recipient)
+        return replace(translated, emulation=add_compaction(translated.emulation, compaction))
+    return await _with_functions(source, endpoint, recipient)
+
+
+async def _with_functions(source: SourceRequest, endpoint: Endpoint, recipient: Recipient) -> TranslatedRequest:
+    """The translation, with functions in place of tools for free text if the endpoint takes none. Raises as translate_request() does."""
     if not source.may_have_custom_tools:
         return await _in_parts(source, endpoint, recipient)
     refusal: Unsupported | None = None
-    if not _DIALECTS_WITH_CUSTOM_TOOLS.isdisjoint(endpoint.dialects_for(target.model).names):
+    if not _DIALECTS_WITH_CUSTOM_TOOLS.isdisjoint(endpoint.dialects_for(recipient.target.model).names):
         try:
             return await _in_parts(source, endpoint, recipient)
         except Unsupported as reason:

@@ -17,7 +17,7 @@ from providers.dialects.openai_responses.edit import ResponsesStreamEditor, edit
 from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING
 from providers.dialects.openai_responses.input_item_listing import write_input_items
 from providers.dialects.openai_responses.input_items import has_context_items, list_input_items, prepend_items
-from providers.dialects.openai_responses.item_ids import referenced_item_id
+from providers.dialects.openai_responses.item_ids import compaction_item_id, referenced_item_id
 from providers.dialects.openai_responses.keep_alive import ResponsesKeepAlive
 from providers.dialects.openai_responses.parse_request import parse_request
 from providers.dialects.openai_responses.read_request import read_request, tool_paths
@@ -33,6 +33,7 @@ from providers.keep_alive import KeepAlive
 
 __all__ = [
     "OpenAIResponses",
+    "compaction_item_id",
     "final_response",
     "has_context_items",
     "list_input_items",

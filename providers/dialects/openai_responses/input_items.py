@@ -12,7 +12,7 @@ items_decoder: msgspec.json.Decoder[str | list[Raw]] = msgspec.json.Decoder(str 
 
 
 # Items that are no messages: see context_items.py.
-CONTEXT_TYPES = frozenset({"additional_tools", "configuration_update", "tool_search_call", "tool_search_output"})
+CONTEXT_TYPES = frozenset({"additional_tools", "configuration_update", "tool_search_call", "tool_search_output", "compaction_trigger"})
 _CONTEXT_MARKERS = tuple(f'"{each}"'.encode() for each in sorted(CONTEXT_TYPES))
 
 
@@ -24,6 +24,7 @@ class ContinuedInput(list[Raw]):
     is_text = False  # whether the request's own input is a string
     # the caller's path of each item, once calls and results were put in order; None: they are as they were put together
     paths: Sequence[str] | None = None
+    summary_at: int | None = None  # the place of a message that stands for a compaction item
     rewritten: frozenset[int] = frozenset()  # the places of items that stand for another one, whose fields they do not have
 
     def item_path(self, at: int) -> str:

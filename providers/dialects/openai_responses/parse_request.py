@@ -50,6 +50,7 @@ _REQUIRED_PART_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 # Items whose `output` is content like that of a message.
 _RESULT_TYPES = frozenset({"function_call_output", "custom_tool_call_output"})
+_SUMMARY_TYPES = frozenset({"compaction", "compaction_summary"})
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 
 
@@ -57,12 +58,14 @@ def parse_request(raw: bytes) -> InboundRequest:
     """Raises InvalidRequest, which says what is wrong, where, and what is expected; Unsupported for features that need OpenAI's store."""
     request, body = parse_body(raw, _decoder)
     _check_state(request)
-    has_references = has_context_items = False
+    has_references = has_context_items = has_summaries = False
     if isinstance(request.input, list):
         for at, item in enumerate(request.input):
             kind = _check_item(item, f"input[{at}]")
             if kind == "item_reference":
                 has_references = True
+            elif kind in _SUMMARY_TYPES:
+                has_summaries = True
             elif kind in CONTEXT_TYPES:
                 has_context_items = True
                 _check_tools(
@@ -96,6 +99,8 @@ def parse_request(raw: bytes) -> InboundRequest:
         inbound.repair = put_calls_in_order(request.input, body)
     if has_context_items:
         mark_context_items(body)
+        inbound.compacts = _is_compacted(request)
+    inbound.has_summaries = has_summaries
     inbound.has_strict_tools = bool(request.tools) and any([tool.strict for tool in request.tools])
     return inbound
 
@@ -127,6 +132,18 @@ def _check_state(request: Request) -> None:
         )
     if request.background:
         raise Unsupported("`background: true`: this gateway does not run requests in the background. Leave it out.", param="background")
+
+
+def _is_compacted(request: Request) -> bool:
+    """Whether the last item asks for a compaction. Raises InvalidRequest for one elsewhere, or without anything before it."""
+    places = [at for at, item in enumerate(request.input) if isinstance(item, Item) and item.type == "compaction_trigger"]
+    if not places:
+        return False
+    if places != [len(request.input) - 1]:
+        raise InvalidRequest("A `compaction_trigger` must be the last item of the input.", param=f"input[{places[0]}]")
+    if not places[0] and request.previous_response_id is None:
+        raise InvalidRequest("There is nothing to compact: the `compaction_trigger` is the only item.", param="input[0]")
+    return True
 
 
 def _check_tools(tools: Sequence[Tool], path: str) -> None:

@@ -43,8 +43,8 @@ _content_decoder = msgspec.json.Decoder(str | list[RawObject])
 
 # Items that are tool results.
 RESULT_TYPES = frozenset({"function_call_output", "custom_tool_call_output"})
-# Items that are read as tools and as fields of the request (context_items.py), and no messages.
-_SETTING_TYPES = frozenset({"additional_tools", "configuration_update"})
+# Items that are read as tools and as fields of the request (context_items.py), or ask for a compaction, and are no messages.
+_SETTING_TYPES = frozenset({"additional_tools", "configuration_update", "compaction_trigger"})
 # The role of items that only this dialect has. The role of all others is assistant.
 _ITEM_ROLES: Mapping[str, Role] = {
     "computer_call_output": "user",

@@ -101,6 +101,18 @@ class StreamOptions(Struct):
     include_obfuscation: bool | None = None
 
 
+class CompactRequest(Struct):
+    """The documented fields of a request to /v1/responses/compact."""
+
+    model: str
+    input: str | list[Item] | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    service_tier: str | None = None
+
+
 class Request(Struct):
     """The documented fields of a request. The body that is sent on stays the caller's bytes."""
 

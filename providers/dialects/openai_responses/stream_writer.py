@@ -11,11 +11,13 @@ from msgspec import Raw
 from providers.canonical.chat import Citation, Opaque, OpaqueState, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.errors import NarthexError
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
+from providers.canonical.opaque_parts import opaque_kind
 from providers.dialect import ResponseMeta
 from providers.dialects.openai.service_tiers import write_service_tier
+from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.errors import write_response_error
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
-from providers.dialects.openai_responses.item_ids import id_prefix
+from providers.dialects.openai_responses.item_ids import id_prefix, item_id_of
 from providers.dialects.openai_responses.namespaces import read_call_names
 from providers.dialects.openai_responses.open_parts import OpenMessage, OpenPart
 from providers.dialects.openai_responses.output_events import OutputEvents
@@ -126,9 +128,16 @@ class ResponsesStreamWriter:
             case Opaque():
                 closing = self._close_message()
                 output_index, id = self._events.reserve_item("rs")
+                closing += self._announce_compaction(output_index, part)
                 return closing + self._events.write_whole_item(output_index, write_opaque_item(id, part))
             case _:
                 assert_never(part)
+
+    def _announce_compaction(self, output_index: int, part: Opaque) -> bytes:
+        """The event that comes before a compaction."""
+        if part.origin != DIALECT or opaque_kind(part.raw) != "compaction":
+            return b""
+        return self._events.write("response.compaction.compacting", {"item_id": item_id_of(part.raw), "output_index": output_index})
 
     def _open_content(self, index: int, part: Text | Refusal) -> bytes:
         message, opening = self._message, b""
