@@ -10,6 +10,7 @@ from app.api.callers import feedback, inferences, limits, models, nodes, respons
 from app.api.callers.authentication import authentication_by_key
 from app.api.callers.compact_form import CompactForm
 from app.api.callers.inference_route import InferenceRoute, RouteForm
+from app.api.callers.input_tokens_form import InputTokensForm
 from app.api.server.access_log import AccessLog
 from app.api.server.cors import Cors, CorsRoute
 from app.api.server.http_call import CallHandler
@@ -17,13 +18,12 @@ from app.domain.inference_paths import INFERENCE_PATHS
 from app.gateway.pipeline.gateway import Gateway
 from providers.catalogue import DIALECTS
 
-_FORMS: Mapping[str, RouteForm] = {"/v1/responses/compact": CompactForm()}
-
 
 def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[str, CallHandler]:
     """The inference routes, which bypass Litestar: its layers would cost each inference a tenth of its processor time for nothing."""
+    forms: Mapping[str, RouteForm] = {"/v1/responses/compact": CompactForm(), "/v1/responses/input_tokens": InputTokensForm(gateway)}
     found = {
-        path: InferenceRoute(gateway, DIALECTS[dialect], access_log, form=_FORMS.get(path)) for path, dialect in INFERENCE_PATHS.items()
+        path: InferenceRoute(gateway, DIALECTS[dialect], access_log, form=forms.get(path)) for path, dialect in INFERENCE_PATHS.items()
     }
     if not gateway.settings.cors_origins:
         return found

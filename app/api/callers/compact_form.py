@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from app.domain.callers import Caller
 from app.gateway.state.context import RequestContext
 from app.gateway.state.stages import admitted_of
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.dialect import CallerDialect
 from providers.dialects.openai_responses import list_input_items
 from providers.dialects.openai_responses.input_items import ContinuedInput
 from providers.dialects.openai_responses.item_ids import derive_item_id
@@ -23,7 +25,9 @@ _fields_decoder = msgspec.json.Decoder(dict[str, Any])
 class CompactForm:
     """A form of the route of Responses: see InferenceRoute."""
 
-    def read(self, raw: bytes) -> bytes:
+    dialect: CallerDialect | None = None
+
+    async def read(self, raw: bytes, context: RequestContext, caller: Caller) -> bytes:
         """The body of an ordinary request. Raises InvalidRequest, DECODE_ERRORS."""
         body = Body.read(raw)
         if body.has_value("stream") and body.value("stream"):

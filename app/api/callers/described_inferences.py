@@ -77,6 +77,18 @@ _INFERENCES: Sequence[CallerRoute] = (
     ),
     CallerRoute(
         method="POST",
+        path="/v1/responses/input_tokens",
+        id="count_response_tokens",
+        tag="Inference",
+        summary="Count the tokens of a response's request",
+        prefix="InputTokens",
+        body=[openai_responses.Request],
+        example={"model": "sandbox", "input": "Hello!"},
+        response=object_with(object=TEXT, input_tokens=COUNT),
+        errors=_ERRORS,
+    ),
+    CallerRoute(
+        method="POST",
         path="/v1/messages",
         id="create_message",
         tag="Inference",

@@ -62,7 +62,10 @@ class CallAccess(Protocol):
 class RouteForm(Protocol):
     """A form of a route: its requests and responses are those of the route, in another shape."""
 
-    def read(self, raw: bytes) -> bytes:
+    # The dialect in whose shape errors are. None: the route's.
+    dialect: CallerDialect | None
+
+    async def read(self, raw: bytes, context: RequestContext, caller: Caller) -> bytes:
         """The body as the route has it. Raises NarthexError, DECODE_ERRORS."""
         ...
 
@@ -90,6 +93,7 @@ class InferenceRoute:
         self._access_log = access_log
         self._access = access
         self._form = form
+        self._errors_dialect = dialect if form is None or form.dialect is None else form.dialect
         settings = gateway.settings
         self._tracing = Tracing(exports=bool(settings.otlp_endpoint), share=settings.trace_share)
 
@@ -130,7 +134,7 @@ class InferenceRoute:
                 if coding is not None:
                     raw = await self._decode(raw, coding, context, caller)
                 if self._form is not None:
-                    raw = self._form.read(raw)
+                    raw = await self._form.read(raw, context, caller)
                     sink.rewrite = functools.partial(self._form.write, context, raw)
                 await serve(gateway, self._dialect, raw, headers, context, sink, reauthenticate)
             except NarthexError as error:
@@ -207,10 +211,10 @@ class InferenceRoute:
         if sink.has_begun:
             editor = context.progress.editor
             frame = sink.write_failure(error) if editor is None else editor.write_failure(error)
-            frame = frame or self._dialect.write_error_frame(error)
+            frame = frame or self._errors_dialect.write_error_frame(error)
             context.set_failure(200, error, error.message)
         else:
-            frame = self._dialect.write_error(error)
+            frame = self._errors_dialect.write_error(error)
             context.set_failure(error.status, error, error.message)
         if (planned is None or isinstance(error, RequestError)) and (sink.holds_caller or not sink.has_begun):
             is_unknown = context.key_holder is None and isinstance(error, CallerCredentialRequired)

@@ -1,16 +1,21 @@
-"""GET /v1/models and /v1/models/{id}: the models and functions that a key may use, in OpenAI's shape, or in Anthropic's for its clients."""
+"""GET /v1/models and /v1/models/{id}: the models and functions that a key may use, in OpenAI's shape, or in Anthropic's for its clients.
+
+For the Codex CLI, which says its version, the list is a catalogue of its own shape.
+"""
 
 import asyncio
 import datetime
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from litestar import Request, Response, Router, get
 
 from app.api.callers.authentication import Authenticate
-from app.api.callers.caller_route import TEXT, CallerRoute, list_of, object_with
+from app.api.callers.caller_route import ITEMS, TEXT, CallerRoute, list_of, object_with
+from app.api.callers.codex_models import PARAMETER, codex_model, serves_chats
 from app.api.callers.exception_handlers import is_anthropic_client
 from app.api.server.path_segments import decode_slashes
 from app.api.server.response_headers import new_request_headers
@@ -26,22 +31,27 @@ _AT_ONCE = 200  # models, in one turn of the event loop
 
 
 def routes(snapshot_cache: SnapshotCache, fleet: Fleet, authenticate: Authenticate, path: str = PATH) -> Router:
-    async def describe(names: list[str], request: Request[Any, Any, Any]) -> list[dict[str, Any]]:
+    async def describe(names: list[str], write: Callable[[str, ModelFacts], dict[str, Any] | None]) -> list[dict[str, Any]]:
+        """What `write` makes of each model, without those of which it makes None."""
         snapshot, table, now_s = snapshot_cache.snapshot, fleet.table, time.time()
-        write = anthropic_model if is_anthropic_client(request) else openai_model
         described: list[dict[str, Any]] = []
         for start in range(0, len(names), _AT_ONCE):
             if start:
                 await asyncio.sleep(0)
             for name in names[start : start + _AT_ONCE]:
                 facts = model_facts if name in snapshot.models else function_facts
-                described.append(write(name, facts(snapshot, table, name, now_s)))
+                entry = write(name, facts(snapshot, table, name, now_s))
+                if entry is not None:
+                    described.append(entry)
         return described
 
     @get("/")
     async def list_models(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
         names = _usable_models(snapshot_cache, await authenticate(request))
-        data = await describe(names, request)
+        if PARAMETER in request.query_params:
+            priorities = {name: number for number, name in enumerate(names)}
+            return _respond({"models": await describe(names, functools.partial(_codex_entry, priorities))})
+        data = await describe(names, _writer_for(request))
         if is_anthropic_client(request):
             page_ids = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
             return _respond({"data": data, "has_more": False, **page_ids})
@@ -55,7 +65,7 @@ def routes(snapshot_cache: SnapshotCache, fleet: Fleet, authenticate: Authentica
         if (wanted not in snapshot.models and wanted not in snapshot.functions) or not may_use(caller, wanted):
             known = ", ".join(_usable_models(snapshot_cache, caller)) or "none yet"
             raise UnknownModel(f"There is no model {wanted!r}. This key may use: {known}.", param="model")
-        [described] = await describe([wanted], request)
+        [described] = await describe([wanted], _writer_for(request))
         return _respond(described)
 
     return Router(path, route_handlers=[list_models, show_model])
@@ -72,8 +82,9 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
         id="list_models",
         tag="Callers",
         summary="List the models that a key may use",
-        description="In Anthropic's shape for requests with `anthropic-version`.",
-        response={"anyOf": [list_of(_MODEL, object=TEXT), list_of(_MODEL, has_more={"type": "boolean"})]},
+        description="In Anthropic's shape for requests with `anthropic-version`, as a catalogue of the Codex CLI with `client_version`.",
+        parameters={PARAMETER: TEXT},
+        response={"anyOf": [list_of(_MODEL, object=TEXT), list_of(_MODEL, has_more={"type": "boolean"}), object_with(models=ITEMS)]},
     ),
     CallerRoute(
         method="GET",
@@ -90,6 +101,14 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
 def _usable_models(snapshot_cache: SnapshotCache, caller: Caller) -> list[str]:
     snapshot = snapshot_cache.snapshot
     return sorted([*usable_models(snapshot, caller), *usable_functions(snapshot, caller)])
+
+
+def _writer_for(request: Request[Any, Any, Any]) -> Callable[[str, ModelFacts], dict[str, Any]]:
+    return anthropic_model if is_anthropic_client(request) else openai_model
+
+
+def _codex_entry(priorities: Mapping[str, int], name: str, facts: ModelFacts) -> dict[str, Any] | None:
+    return codex_model(name, facts, priorities[name]) if serves_chats(facts) else None
 
 
 def openai_model(name: str, facts: ModelFacts) -> dict[str, Any]:

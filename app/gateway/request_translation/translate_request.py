@@ -60,7 +60,7 @@ def edit_at_once(source: SourceRequest, endpoint: Endpoint, target: Target, term
         or caller_terms.own_rules
         or target.dialect is not None
         or provider.tool_names is not None
-        or provider.host_operations
+        or (provider.host_operations and dialect.name in provider.host_operations)
         or provider.learned_rules.has_any
         or (provider.is_self_hosted and source.may_name_media)
     ):

@@ -32,7 +32,7 @@ class GoogleAIStudio(Provider):
     default_base_url: ClassVar[str | None] = "https://generativelanguage.googleapis.com"
     tool_names = ToolNames("[a-zA-Z0-9_.:-]")  # FunctionDeclaration.name: https://ai.google.dev/api/caching#FunctionDeclaration
     model_in_url: ClassVar[bool] = True
-    host_operations: ClassVar[Mapping[str, HostOperation]] = {
+    host_operations: Mapping[str, HostOperation] = {
         "openai_embeddings": GEMINI_EMBEDDINGS,
         "anthropic_count_tokens": GEMINI_COUNT_TOKENS,
     }

@@ -1,5 +1,6 @@
 """Tools for free text as functions: the text is taken out of the arguments of their calls, wherever those are cut."""
 
+import itertools
 import json
 
 import pytest
@@ -21,7 +22,7 @@ def read_input(*pieces: str) -> str:
 def test_text_is_read_from_arguments_that_are_cut_anywhere(text: str, is_ascii: bool, cuts: list[int]):
     arguments = json.dumps({"input": text}, ensure_ascii=is_ascii)
     places = [0, *sorted(min(cut, len(arguments)) for cut in cuts), len(arguments)]
-    assert read_input(*[arguments[start:end] for start, end in zip(places, places[1:], strict=False)]) == text
+    assert read_input(*[arguments[start:end] for start, end in itertools.pairwise(places)]) == text
 
 
 def test_text_is_passed_on_before_the_arguments_are_complete():
