@@ -51,6 +51,7 @@ class InboundRequest(Struct):
     names_no_model: bool = False  # whether `model` is empty, and the only model of the key that serves the route is meant
     overrides: RequestOverrides | None = None  # what the caller adds to the request that goes to a target; None: nothing
     model_field: str = "model"  # in which the caller names the model
+    has_context_items: bool = False  # whether the input has items that are no messages: see dialects/openai_responses/context_items.py
     compacts: bool = False  # whether the response is to be a compaction of the conversation
     has_summaries: bool = False  # whether the input has compactions of earlier turns
     repair: Repair | None = None  # what parsing did to put calls and their results in order; None: nothing

@@ -171,3 +171,22 @@ async def test_malformed_tools_in_an_item_are_refused_by_their_path(client: http
     item = {"type": "additional_tools", "role": "developer", "tools": tools}
     answer = await client.post("/v1/responses", json={"model": "codex-vllm", "input": [item]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize("model", TRANSLATED)
+async def test_session_behind_a_provider_called_openai_survives_its_compaction(
+    client: httpx.AsyncClient, engine: ScriptedEngine, model: str
+):
+    """Codex then sends its tools, its instructions, the user's messages, the compaction and the new message."""
+    summary = "The planted fact: the port is 4711."
+    engine.script = respond_with(Situation(name="summary", parts=(Text(summary),)), DONE)
+    question, work = message("user", "Which port?"), message("assistant", "It is 4711.")
+    _, items = await send(client, lite_body(model, question, work, {"type": "compaction_trigger"}))
+    assert [item["type"] for item in items] == ["compaction"]
+    _, answer = await send(client, lite_body(model, question, *items, message("user", "And now?")))
+    assert answer[-1]["content"][0]["text"] == "It is 2."
+    first, second = bodies(engine)
+    assert "It is 4711." in json.dumps(first)
+    if model != "codex-bedrock":  # Converse cannot be told to call none of its tools
+        assert set(sent_functions(first)) == FUNCTIONS
+    assert summary in json.dumps(second) and "nxs1." not in json.dumps(second)

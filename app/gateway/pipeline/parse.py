@@ -22,6 +22,7 @@ from app.gateway.state.stages import Admitted, Authenticated
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
 from providers.dialect import CallerDialect, InboundRequest
+from providers.dialects.openai_responses import has_context_items
 from providers.dialects.tensorzero_inference import TensorZeroInference
 
 
@@ -62,6 +63,7 @@ async def parse(
     if request.has_summaries or sent_body is not request.body:
         sent_body = Body(sent_body) if sent_body is request.body else sent_body
         await body.run(open_summaries, request.body, gateway.summaries, caller.team_id)
+        request.has_context_items = has_context_items(request.body)
     episode = resolve_episode(request, headers, gateway.episode_ids, caller.team_id, context.received_us, continued)
     admitted = context.stage = Admitted(authenticated, request, episode, request_tags(request, headers, fields.namespace))
     if reserved:

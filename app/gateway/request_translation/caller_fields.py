@@ -15,7 +15,6 @@ from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
 from providers.canonical.thinking_fields import summary_field
 from providers.dialect import CallerChatDialect
-from providers.dialects.openai_responses import has_context_items, tool_paths
 
 _MAX_DROPPED_PATHS = 32
 # Objects of other APIs in place of `reasoning_effort`: providers/canonical/thinking_fields.py.
@@ -29,11 +28,8 @@ OLDER_TOOL_FIELDS: Mapping[str, str] = {"functions": "tools", "function_call": "
 def caller_field_names(caller_dialect: CallerChatDialect, body: Body) -> Mapping[str, str]:
     """Canonical field -> the caller's name for it: the dialect's names, except where this body uses another of several names.
 
-    Tools in items of an input map to their places there, `output` to the constraint field that was sent, tools to OpenAI's legacy fields if
-    only those were sent.
+    `output` maps to the constraint field that was sent, tools to OpenAI's legacy fields if only those were sent.
     """
-    if caller_dialect.name == "openai_responses" and has_context_items(body):
-        return {**caller_dialect.field_names, **tool_paths(body)}
     constraint = min(structured_output.CONSTRAINT_FIELDS & body.keys(), default=None)
     thinking = next((field for field in _THINKING_OBJECTS if field in body), None) if caller_dialect.name == "openai_chat" else None
     if constraint is None and thinking is None and OLDER_TOOL_FIELDS.keys().isdisjoint(body):

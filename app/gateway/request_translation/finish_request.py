@@ -27,7 +27,7 @@ from providers.structured_output import Constraint, ConstraintPlan
 CallerName = Callable[[str], str]
 
 # The headers by which Codex tells OpenAI that its tools are in items of the input, and what it has switched on.
-_CODEX_HEADERS = (b"x-openai-internal-codex-responses-lite", b"x-codex-beta-features")
+_LITE_HEADER, _FEATURES_HEADER = b"x-openai-internal-codex-responses-lite", b"x-codex-beta-features"
 _MAX_HEADER_BYTES = 1_000
 
 
@@ -60,7 +60,8 @@ def finish_request(
     betas, header_lines = source.terms.betas, b""
     if betas or rules or overrides is not None:
         betas, header_lines = _write_headers(source, recipient, dialect, body, rules, reported)
-    if not source.terms.headers.keys().isdisjoint(_CODEX_HEADERS) and provider.is_openai_host and dialect is source.terms.dialect:
+    headers = source.terms.headers
+    if (_LITE_HEADER in headers or _FEATURES_HEADER in headers) and provider.is_openai_host and dialect is source.terms.dialect:
         header_lines += _codex_header_lines(source)
     return TranslatedRequest(
         body.write() if source.large_requests is None else body.write_in_steps(),
@@ -78,7 +79,7 @@ def finish_request(
 
 def _codex_header_lines(source: SourceRequest) -> bytes:
     """The lines of Codex's own headers. Whether OpenAI needs them is not known: Codex sends them there with each such request."""
-    values = ((name, source.terms.headers.get(name, b"")) for name in _CODEX_HEADERS)
+    values = ((name, source.terms.headers.get(name, b"")) for name in (_LITE_HEADER, _FEATURES_HEADER))
     return b"".join([b"%b: %b\r\n" % each for each in values if each[1] and each[1].isascii() and len(each[1]) <= _MAX_HEADER_BYTES])
 
 

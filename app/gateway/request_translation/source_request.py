@@ -28,12 +28,13 @@ from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import NULL, Body
 from providers.dialect import CallerDialect, InboundRequest
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
-from providers.dialects.openai_responses import has_context_items
+from providers.dialects.openai_responses import tool_paths
 from providers.learned_rules.rule import RulesByTarget
 from providers.structured_output import Constraint
 
 _FIELDS_WITH_TOOLS = frozenset({"tools", "functions", "additional_tools"})
-_DIALECTS_WITH_CUSTOM_TOOLS = frozenset({"openai_chat", "openai_responses"})
+# In which tools may take free text; not each target that speaks them has such tools.
+DIALECTS_WITH_CUSTOM_TOOLS = frozenset({"openai_chat", "openai_responses"})
 _NO_HEADERS: Mapping[bytes, bytes] = {}
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -144,6 +145,8 @@ class SourceRequest(Struct, eq=False):
             dialect = CALLER_CHAT_DIALECTS[self.terms.dialect.name]
             self.chat = apply_constraint_fields(dialect.read_request(self.request.body))
             self.field_names = caller_field_names(dialect, self.request.body)
+            if self.request.has_context_items:
+                self.field_names = {**self.field_names, **tool_paths(self.request.body)}
         return self.chat
 
     @property
@@ -206,14 +209,12 @@ class SourceRequest(Struct, eq=False):
     @property
     def has_context_items(self) -> bool:
         """Whether the input has items that are no messages, as the Codex CLI sends them."""
-        return self.terms.dialect.name == "openai_responses" and has_context_items(self.request.body)
+        return self.request.has_context_items
 
     @property
     def may_have_custom_tools(self) -> bool:
-        """Whether tools may take free text."""
-        if self.terms.dialect.name not in _DIALECTS_WITH_CUSTOM_TOOLS:
-            return False
-        return b'"custom"' in self._raw_tools or self.has_context_items
+        """Whether tools may take free text, in one of DIALECTS_WITH_CUSTOM_TOOLS."""
+        return self.request.has_context_items or ("tools" in self.request.body and b'"custom"' in self._raw_tools)
 
     @property
     def _raw_tools(self) -> bytes:

@@ -26,7 +26,7 @@ from app.gateway.request_translation.compacted_chat import with_compaction
 from app.gateway.request_translation.edit_request import edit_request
 from app.gateway.request_translation.output_in_prompt import add_instructed_output, instruct_output
 from app.gateway.request_translation.recipient import USUAL_TERMS, Recipient, TargetTerms
-from app.gateway.request_translation.source_request import SourceRequest
+from app.gateway.request_translation.source_request import DIALECTS_WITH_CUSTOM_TOOLS, SourceRequest
 from app.gateway.request_translation.split_request import split_source
 from app.gateway.request_translation.target_media import inline_media_for_engine, leave_out_images
 from app.gateway.request_translation.tools_in_prompt import (
@@ -43,9 +43,6 @@ from app.gateway.response_translation.dialect_pair import AnyDialect
 from providers.canonical.errors import NarthexError, Unsupported
 from providers.dialect_rule import DialectRule
 from providers.engine_routes.route import Route
-
-# In which tools may take free text; not each target that speaks them has such tools.
-_DIALECTS_WITH_CUSTOM_TOOLS = frozenset({"openai_chat", "openai_responses"})
 
 
 def edit_at_once(source: SourceRequest, endpoint: Endpoint, target: Target, terms: TargetTerms) -> TranslatedRequest | None:
@@ -93,15 +90,19 @@ async def translate_request(
         asking, compaction = await with_compaction(source)
         translated = await _with_functions(asking, endpoint, recipient)
         return replace(translated, emulation=add_compaction(translated.emulation, compaction))
-    return await _with_functions(source, endpoint, recipient)
+    if "tools" in source.request.body or source.request.has_context_items:
+        may_have_custom_tools = source.terms.dialect.name in DIALECTS_WITH_CUSTOM_TOOLS and source.may_have_custom_tools
+    else:
+        may_have_custom_tools = False
+    if may_have_custom_tools:
+        return await _with_functions(source, endpoint, recipient)
+    return await _in_parts(source, endpoint, recipient)
 
 
 async def _with_functions(source: SourceRequest, endpoint: Endpoint, recipient: Recipient) -> TranslatedRequest:
     """The translation, with functions in place of tools for free text if the endpoint takes none. Raises as translate_request() does."""
-    if not source.may_have_custom_tools:
-        return await _in_parts(source, endpoint, recipient)
     refusal: Unsupported | None = None
-    if not _DIALECTS_WITH_CUSTOM_TOOLS.isdisjoint(endpoint.dialects_for(recipient.target.model).names):
+    if not DIALECTS_WITH_CUSTOM_TOOLS.isdisjoint(endpoint.dialects_for(recipient.target.model).names):
         try:
             return await _in_parts(source, endpoint, recipient)
         except Unsupported as reason:

@@ -37,6 +37,9 @@ class Settings(Struct, frozen=True):
     text_path: str = ""  # the caller's path of `text`
 
 
+NO_SETTINGS = Settings()
+
+
 class _Item(Struct):
     type: str | None = None
     tools: Raw = NULL
@@ -64,14 +67,13 @@ def list_tools(body: Mapping[str, Any]) -> list[PlacedTool]:
 def read_settings(body: Mapping[str, Any]) -> Settings:
     """The last settings that items make. Raises DECODE_ERRORS."""
     effort, text, text_path = None, None, ""
-    if has_context_items(body):
-        for path, item in _read_items(body):
-            if item.type != "configuration_update":
-                continue
-            if item.reasoning != NULL:
-                effort = _object_decoder.decode(item.reasoning).get("effort", effort)
-            if item.text != NULL:
-                text, text_path = _object_decoder.decode(item.text).get("format"), f"{path}.text"
+    for path, item in _read_items(body):
+        if item.type != "configuration_update":
+            continue
+        if item.reasoning != NULL:
+            effort = _object_decoder.decode(item.reasoning).get("effort", effort)
+        if item.text != NULL:
+            text, text_path = _object_decoder.decode(item.text).get("format"), f"{path}.text"
     return Settings(effort, text, text_path)
 
 

@@ -74,5 +74,4 @@ def mark_context_items(body: Body) -> None:
 
 def has_context_items(body: Mapping[str, Any]) -> bool:
     """Whether the input of a request that was parsed has items of CONTEXT_TYPES."""
-    raw_input = body.get("input")
-    return isinstance(raw_input, ContinuedInput) and raw_input.has_context_items
+    return "input" in body and body["input"].__class__ is ContinuedInput and body["input"].has_context_items

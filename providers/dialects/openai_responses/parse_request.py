@@ -72,7 +72,8 @@ def parse_request(raw: bytes) -> InboundRequest:
                     [_decode_tool(raw, f"input[{at}].tools[{number}]") for number, raw in enumerate(item.tools or ())], f"input[{at}].tools"
                 )
     has_untyped_schema = False
-    _check_tools(request.tools or (), "tools")
+    if request.tools:
+        _check_tools(request.tools, "tools")
     for tool in request.tools or ():
         if tool.parameters is not None and tool.parameters.type != OBJECT_TYPE:
             has_untyped_schema = True
@@ -99,6 +100,7 @@ def parse_request(raw: bytes) -> InboundRequest:
         inbound.repair = put_calls_in_order(request.input, body)
     if has_context_items:
         mark_context_items(body)
+        inbound.has_context_items = True
         inbound.compacts = _is_compacted(request)
     inbound.has_summaries = has_summaries
     inbound.has_strict_tools = bool(request.tools) and any([tool.strict for tool in request.tools])

@@ -10,7 +10,7 @@ from providers.canonical.chat import ChatRequest, Effort, HostTool, Thinking, To
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat
 from providers.canonical.raw_json import NULL, Body
-from providers.dialects.openai_responses.context_items import list_tools, read_settings
+from providers.dialects.openai_responses.context_items import NO_SETTINGS, Settings, list_tools, read_settings
 from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING, LOGPROBS_INCLUDE
 from providers.dialects.openai_responses.input_items import has_context_items
@@ -61,14 +61,15 @@ def read_request(body: Body) -> ChatRequest:
         extra["truncation"] = body["truncation"]
     if body.has_value("stream_options"):
         extra |= _nested_extra("stream_options", _object_decoder.decode(body["stream_options"]), "include_usage")  # usage is always sent
+    has_context = has_context_items(body)
     tool_choice = _read_tool_choice(body, extra)
-    thinking = _read_thinking(body, extra)
+    thinking = _read_thinking(body, extra, read_settings(body) if has_context else NO_SETTINGS)
     output, verbosity = _read_text(body, extra)
     return ChatRequest(
         origin=DIALECT,
         model=body.value("model") or "",
         messages=tuple(read_messages(body)),
-        tools=_read_tools(body, tool_choice),
+        tools=_read_tools(body, tool_choice) if has_context or body.has_value("tools") else (),
         tool_choice=tool_choice,
         output=output,
         thinking=thinking,
@@ -111,7 +112,7 @@ def _placed_tools(body: Body) -> list[tuple[Tool | HostTool, str]]:
     tools: list[tuple[Tool | HostTool, str]] = []
     further: list[tuple[Tool | HostTool, str]] = []
     of_items: dict[str, tuple[Tool | HostTool, str]] = {}
-    for placed in list_tools(body) if body.has_value("tools") or has_context_items(body) else ():
+    for placed in list_tools(body):
         expanded = _expand_tool(placed.raw, placed.path)
         if placed.path.startswith("tools["):
             tools.append(expanded[0])
@@ -174,8 +175,7 @@ def _is_tool_name(tool: Mapping[str, Any]) -> bool:
     return tool.get("type") in ("function", "custom") and tool.keys() <= {"type", "name"}
 
 
-def _read_thinking(body: Body, extra: dict[str, Raw]) -> Thinking | None:
-    settings = read_settings(body)
+def _read_thinking(body: Body, extra: dict[str, Raw], settings: Settings) -> Thinking | None:
     if settings.text is not None and text_field(_object_decoder.decode(settings.text), "type") != "text":
         extra[settings.text_path] = settings.text  # checked nowhere, unlike that of `text`
     if not body.has_value("reasoning") and settings.effort is None:

@@ -60,7 +60,7 @@ def _write_output(choice: Choice, meta: ResponseMeta) -> list[Any]:
     content: list[dict[str, Any]] | None = None
     phase: str | None = None
     logprobs = [write_logprob(each) for each in choice.logprobs or ()]
-    names = read_call_names(meta.request_body) if any(isinstance(part, ToolCall) for part in choice.parts) else CallNames()
+    names: CallNames | None = None
     for part in choice.parts:
         if isinstance(part, Text | Refusal):
             if content is None or is_other_phase(part, phase):
@@ -71,6 +71,7 @@ def _write_output(choice: Choice, meta: ResponseMeta) -> list[Any]:
                 logprobs = []
             continue
         content = None
+        names = names or read_call_names(meta.request_body)
         _append_item(output, part, meta, names)
     if choice.parts and choice.finish_reason in INCOMPLETE_REASONS and may_be_cut_off(choice.parts[-1]):
         output[-1]["status"] = "incomplete"
