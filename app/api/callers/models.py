@@ -32,7 +32,7 @@ _AT_ONCE = 200  # models, in one turn of the event loop
 
 def routes(snapshot_cache: SnapshotCache, fleet: Fleet, authenticate: Authenticate, path: str = PATH) -> Router:
     async def describe(names: list[str], write: Callable[[str, ModelFacts], dict[str, Any] | None]) -> list[dict[str, Any]]:
-        """What `write` makes of each model, without those of which it makes None."""
+        """Returns what `write` makes of each model, without those of which it makes None."""
         snapshot, table, now_s = snapshot_cache.snapshot, fleet.table, time.time()
         described: list[dict[str, Any]] = []
         for start in range(0, len(names), _AT_ONCE):

@@ -64,8 +64,7 @@ class HttpResponseSink:
         self._context = context
         self._is_anthropic = context.route.startswith("anthropic_")
         self.has_begun = self.holds_caller = False
-        # What makes the response of another form of the route. None: it is sent as it is.
-        self.rewrite: Callable[[bytes], bytes] | None = None
+        self.rewrite: Callable[[bytes], bytes] | None = None  # makes the response of another form of the route; None: it is the route's
         self.send = call.send
         self._keep_alive: KeepAlive | None = None
         self._is_editing = False
@@ -75,9 +74,7 @@ class HttpResponseSink:
 
     async def send_response(self, body: bytes) -> None:
         self.has_begun = True
-        if self.rewrite is not None:
-            body = self.rewrite(body)
-        await self._call.send_response(200, _JSON + self._headers(), body)
+        await self._call.send_response(200, _JSON + self._headers(), body if self.rewrite is None else self.rewrite(body))
 
     async def begin_stream(self, first: bytes) -> None:
         if self.holds_caller:

@@ -23,7 +23,7 @@ Write the summary alone, without an introduction, and call no tools."""
 
 
 class Compaction(Struct, frozen=True):
-    """What a summary becomes: an item with this id, whose content `encrypt` makes of the summary."""
+    """The item that a summary becomes: it has this id, and what `encrypt` makes of the summary."""
 
     origin: str  # the caller's dialect
     id: str
@@ -34,7 +34,7 @@ class Compaction(Struct, frozen=True):
         return Opaque(self.origin, Raw(msgspec.json.encode(item)))
 
 
-def ask_for_summary(chat: ChatRequest) -> ChatRequest:
+def request_summary(chat: ChatRequest) -> ChatRequest:
     """The chat with the demand for a summary. Its tools stay, as hosts want those of the calls in it, and none may be called."""
     tools = tuple(tool for tool in chat.tools if not isinstance(tool, HostTool))
     return replace(

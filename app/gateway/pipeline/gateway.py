@@ -20,7 +20,6 @@ from app.gateway.pipeline.load_shedding import LoadShedder
 from app.gateway.pipeline.refusals import RefusalRecorder
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.responses_state.conversations import ConversationStore
-from app.gateway.responses_state.summaries import SummaryCipher
 from app.gateway.state.charges import actual_usage
 from app.gateway.state.context import RequestContext
 from app.gateway.state.episode_id import EpisodeIds
@@ -31,6 +30,7 @@ from app.process.telemetry import Telemetry
 from app.recording.spool.spool import Spool
 from app.settings import Settings
 from app.store.configuration.snapshot_cache import SnapshotCache
+from app.store.postgres.vault import SummaryCipher
 from providers.dialect import CallerDialect
 from providers.transport.transport import Transport
 

@@ -2,7 +2,7 @@
 
 import functools
 
-from app.gateway.emulation.compaction import Compaction, ask_for_summary
+from app.gateway.emulation.compaction import Compaction, request_summary
 from app.gateway.request_translation.source_request import SourceRequest
 from providers.dialects.openai_responses import compaction_item_id
 
@@ -13,4 +13,4 @@ async def with_compaction(source: SourceRequest) -> tuple[SourceRequest, Compact
     assert terms.summaries is not None, "a request of a caller"
     encrypt = functools.partial(terms.summaries.encrypt, team_id=terms.team_id)
     compaction = Compaction(terms.dialect.name, compaction_item_id(source.inference_id), encrypt)
-    return source.with_chat(ask_for_summary(chat), None), compaction
+    return source.with_chat(request_summary(chat), None), compaction

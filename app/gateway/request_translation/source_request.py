@@ -20,7 +20,7 @@ from app.gateway.media.fetcher import ClaimBytes, FetchesMedia, claim_nothing
 from app.gateway.request_translation.caller_fields import apply_constraint_fields, caller_field_names
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.response_translation.resumable_stream import ResumableStream
-from app.gateway.responses_state.summaries import SummaryCipher
+from app.store.postgres.vault import SummaryCipher
 from providers import structured_output
 from providers.canonical.carrier import holds_carrier
 from providers.canonical.chat import ChatRequest

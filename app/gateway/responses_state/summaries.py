@@ -4,25 +4,14 @@ A `compaction` item that the gateway made holds what the model wrote of the conv
 kept of it: whoever has the item, and a key of its team, has the summary, at any model and any process with the same NARTHEX_SECRET_KEY.
 """
 
-import base64
-import hashlib
-import os
-import re
-from collections.abc import Sequence
-
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec import Raw, Struct
 
+from app.store.postgres.vault import SummaryCipher
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.dialects.openai_responses.input_items import ContinuedInput, list_input_items
 
-_PREFIX = "nxs1."
-# The mark of a provider, which states of models with several get: app/gateway/attempts/reasoning_state.py.
-_MARK = re.compile(r"nx1\.@[0-9a-f]{8}\.")
-_NONCE_BYTES = 12
 _INTRODUCTION = (
     "Another model wrote this summary of the conversation up to here, of which only the user's messages are left. Go on from it.\n\n"
 )
@@ -39,36 +28,6 @@ class _Item(Struct):
 
 
 _item_decoder = msgspec.json.Decoder(_Item)
-
-
-class SummaryCipher:
-    """Encrypts summaries with AES-256-GCM, for one team each.
-
-    `secret_keys` are as in NARTHEX_SECRET_KEY: the first encrypts, and each decrypts. Without a key a summary can be read by whoever knows
-    how, which is the caller who has it.
-    """
-
-    def __init__(self, secret_keys: Sequence[str]) -> None:
-        self._ciphers = [AESGCM(hashlib.sha256(b"narthex summaries" + key.encode()).digest()) for key in secret_keys or [""]]
-
-    def encrypt(self, summary: str, team_id: str) -> str:
-        nonce = os.urandom(_NONCE_BYTES)
-        encrypted = nonce + self._ciphers[0].encrypt(nonce, summary.encode("utf-8", "surrogatepass"), team_id.encode())
-        return _PREFIX + base64.urlsafe_b64encode(encrypted).decode().rstrip("=")
-
-    def decrypt(self, text: str, team_id: str) -> str | None:
-        """Returns None for what is no summary of ours. Raises ValueError for one of another team, or of a key that is gone."""
-        text = _MARK.sub("", text, count=1)
-        if not text.startswith(_PREFIX):
-            return None
-        data = text.removeprefix(_PREFIX)
-        raw = base64.urlsafe_b64decode(data + "=" * (-len(data) % 4))
-        for cipher in self._ciphers:
-            try:
-                return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], team_id.encode()).decode("utf-8", "surrogatepass")
-            except InvalidTag:
-                continue
-        raise ValueError("no key decrypts it")
 
 
 def open_summaries(body: Body, cipher: SummaryCipher, team_id: str) -> None:

@@ -35,5 +35,5 @@ def test_count_of_openai_is_anthropics():
         operation.read_response(b"{}", httpx.Headers(), META)
 
 
-def test_other_servers_of_the_dialect_are_not_asked():
+def test_other_servers_of_the_dialect_count_nothing():
     assert not build_provider("openai", "local", {}, "http://127.0.0.1:1/v1").host_operations

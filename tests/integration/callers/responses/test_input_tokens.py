@@ -25,7 +25,7 @@ def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> 
     """)
 
 
-async def test_target_that_counts_is_asked(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+async def test_target_that_counts_gets_the_request(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
     engine.script = respond_with()
     counted = await sdk.responses.input_tokens.count(model="claude", input="Hello!", instructions="Be brief.", tools=TOOLS)
     assert (counted.object, counted.input_tokens) == ("response.input_tokens", 42)

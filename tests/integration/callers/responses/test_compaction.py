@@ -121,7 +121,7 @@ async def test_second_compaction_replaces_the_first_and_what_the_model_did(clien
     assert asked.count("And a dog.") == 2 and "Be brief." in asked
 
 
-async def test_openai_is_asked_itself_and_gets_its_own_items_back(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_openai_compacts_itself_and_gets_its_own_items_back(client: httpx.AsyncClient, engine: ScriptedEngine):
     async def script(request: ReceivedRequest) -> None:
         usage = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
         answer = {
