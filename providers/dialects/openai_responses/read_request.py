@@ -13,7 +13,7 @@ from providers.canonical.raw_json import NULL, Body
 from providers.dialects.openai_responses.context_items import NO_SETTINGS, Settings, list_tools, read_settings
 from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING, LOGPROBS_INCLUDE
-from providers.dialects.openai_responses.input_items import has_context_items
+from providers.dialects.openai_responses.input_items import ContinuedInput, has_context_items
 from providers.dialects.openai_responses.namespaces import expand_namespace, is_callers_search, is_namespace, search_function
 from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, raw_field, text_field
 from providers.dialects.openai_responses.read_input import read_messages
@@ -61,7 +61,7 @@ def read_request(body: Body) -> ChatRequest:
         extra["truncation"] = body["truncation"]
     if body.has_value("stream_options"):
         extra |= _nested_extra("stream_options", _object_decoder.decode(body["stream_options"]), "include_usage")  # usage is always sent
-    has_context = has_context_items(body)
+    has_context = "input" in body and body["input"].__class__ is ContinuedInput and has_context_items(body)  # hardly ever
     tool_choice = _read_tool_choice(body, extra)
     thinking = _read_thinking(body, extra, read_settings(body) if has_context else NO_SETTINGS)
     output, verbosity = _read_text(body, extra)

@@ -17,7 +17,7 @@ from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 SUMMARY = "The user's cat is called Ada. 🐈"
 SUMMARIZED = Situation(name="summary", parts=(Text(SUMMARY),))
 ANSWER = Situation(name="answer", parts=(Text("Ada."),))
-TRIGGER: dict[str, Any] = {"type": "compaction_trigger"}
+TRIGGER: Any = {"type": "compaction_trigger"}
 CONVERSATION: list[Any] = [
     {"role": "developer", "content": "Be brief."},
     {"role": "user", "content": "My cat is called Ada."},
@@ -60,7 +60,8 @@ async def test_compacted_conversation_goes_on_at_any_model(sdk: openai.AsyncOpen
     engine.script = respond_with(SUMMARIZED, ANSWER)
     compacted = await sdk.responses.compact(model=model, input=CONVERSATION, instructions="You are a vet.")
     assert compacted.object == "response.compaction" and compacted.usage.total_tokens == 29
-    message, item = [each.model_dump(exclude_none=True, warnings=False) for each in compacted.output]
+    output: Any = [each.model_dump(exclude_none=True, warnings=False) for each in compacted.output]
+    message, item = output
     assert (message["role"], message["content"][0]["text"]) == ("user", "My cat is called Ada.")
     assert item["type"] == "compaction" and item["id"].startswith("cmp_") and "Ada" not in item["encrypted_content"]
     asked = written(received(engine)[0])
