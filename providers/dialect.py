@@ -52,6 +52,9 @@ class InboundRequest(Struct):
     overrides: RequestOverrides | None = None  # what the caller adds to the request that goes to a target; None: nothing
     model_field: str = "model"  # in which the caller names the model
     carries_state: bool = False  # whether it may hold carriers (providers/canonical/carrier.py) in a form that a search does not find
+    has_context_items: bool = False  # whether the input has items that are no messages: see dialects/openai_responses/context_items.py
+    compacts: bool = False  # whether the response is to be a compaction of the conversation
+    has_summaries: bool = False  # whether the input has compactions of earlier turns
     repair: Repair | None = None  # what parsing did to put calls and their results in order; None: nothing
 
 

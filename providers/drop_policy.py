@@ -28,8 +28,12 @@ _HINT_FIELDS = frozenset(
         *("audioTimestamp", "enableEnhancedCivicAnswers", "partMetadata"),
         # What a function returns, and whether the model waits for it.
         *("response", "responseJsonSchema", "behavior"),
+        # Of tools of Responses: what their results look like, and whether those may come later. Of its messages: Codex's notes for OpenAI.
+        *("output_schema", "async", "internal_chat_message_metadata_passthrough"),
     }
 )
+# The same of a field whose last name alone says too little: which earlier reasoning a model sees.
+_HINT_PATHS = frozenset({"reasoning.context"})
 # The same of a message: the effort from there on (Anthropic's Claude Code sends one with its first instruction).
 _MESSAGE_HINTS = re.compile(r"messages\[\d+\]\.output_config")
 # Claude Code goes on without it after a 400 that names it, as its contract for gateways says (2.1.332, `claude gateway`).
@@ -39,8 +43,9 @@ _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 _WISHES = frozenset({"seed", "verbosity", "temperature", "top_p", "reasoning_effort"})
 # The same by the names of an API whose clients send them by default, whatever the model: the Gemini CLI (0.61.0) a topK of 64.
 CALLER_WISHES = frozenset({"generationConfig.topK"})
-# Values that request nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.
-_NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False})
+# Values that request nothing. The last ones: a model may call a tool itself (whether or not a program of OpenAI's may, too), and a document
+# need not be cited.
+_NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], ["direct", "programmatic"], ["programmatic", "direct"], {"enabled": False})
 
 
 class DropPolicy:
@@ -138,7 +143,7 @@ class DropPolicy:
         if msgspec.json.decode(value) in _NEUTRAL_VALUES:
             return
         caller_path = self._find_caller_path(path) if path.startswith("messages[") else path
-        if path.rpartition(".")[2] in _HINT_FIELDS or _MESSAGE_HINTS.fullmatch(path):
+        if path.rpartition(".")[2] in _HINT_FIELDS or path in _HINT_PATHS or _MESSAGE_HINTS.fullmatch(path):
             self.report_dropped(caller_path)
         else:
             self.drop_path_or_refuse(caller_path, why)

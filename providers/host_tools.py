@@ -17,14 +17,22 @@ def is_web_search(kind: str) -> bool:
     return _WEB_SEARCH.fullmatch(kind) is not None
 
 
-def mark_offered_search(tools: Sequence[Tool | HostTool]) -> tuple[Tool | HostTool, ...]:
-    """The tools, with a web search as optional: coding agents offer one beside their own tools, whatever the model.
+def is_offered(kind: str) -> bool:
+    """Whether callers offer a tool of this type beside their own functions, and do without it: a search of the web, or of deferred tools.
 
-    As the only tool it is no offer, but what the request is for.
+    Where the host does not search deferred tools, all tools are loaded at once.
+    """
+    return is_web_search(kind) or kind == "tool_search"
+
+
+def mark_offered_search(tools: Sequence[Tool | HostTool]) -> tuple[Tool | HostTool, ...]:
+    """The tools, with a search as optional: coding agents offer one beside their own tools, whatever the model.
+
+    A web search as the only tool is no offer, but what the request is for.
     """
     if not any(isinstance(tool, Tool) for tool in tools):
         return tuple(tools)
-    return tuple(replace(tool, optional=True) if isinstance(tool, HostTool) and is_web_search(tool.kind) else tool for tool in tools)
+    return tuple(replace(tool, optional=True) if isinstance(tool, HostTool) and is_offered(tool.kind) else tool for tool in tools)
 
 
 def leave_out_host_tool(tool: HostTool, path: str, why: str, drop_policy: DropPolicy) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.chat import ChatRequest, Extra, Opaque
-from providers.canonical.opaque_parts import REASONING_KINDS, opaque_kind
+from providers.canonical.opaque_parts import REASONING_KINDS, SEARCH_KINDS, opaque_kind
 from providers.drop_policy import DropPolicy
 from providers.fields import FIELDS
 
@@ -55,9 +55,11 @@ def drop_part_fields(extra: Extra, path: str, drop_policy: DropPolicy, *, from_a
 
 
 def drop_opaque_part(part: Opaque, path: str, drop_policy: DropPolicy) -> None:
-    """Drops opaque reasoning of another dialect, and drops or refuses any other part that only its origin has."""
+    """Drops opaque reasoning and searches of another dialect, and drops or refuses any other part that only its origin has."""
     kind = opaque_kind(part.raw)
     if kind in REASONING_KINDS:
         drop_policy.drop_hint(REASONING_SIGNATURE)
+    elif kind in SEARCH_KINDS:
+        drop_policy.drop_hint(path)
     else:
         drop_policy.drop_or_refuse(path, f"only {part.origin:.40} has {kind or 'it':.40}.")

@@ -9,7 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.api import health, metrics, root
 from app.api.callers import feedback, inferences, limits, models, nodes, responses, usage
 from app.api.callers.authentication import authentication_by_key
-from app.api.callers.inference_route import InferenceRoute
+from app.api.callers.compact_form import CompactForm
+from app.api.callers.inference_route import InferenceRoute, RouteForm
+from app.api.callers.input_tokens_form import InputTokensForm
 from app.api.google import models as google_models
 from app.api.google.routes import google_routes
 from app.api.server.access_log import AccessLog
@@ -22,7 +24,10 @@ from providers.catalogue import DIALECTS
 
 def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[str, CallHandler]:
     """The inference routes, which bypass Litestar: its layers would cost each inference a tenth of its processor time for nothing."""
-    found = {path: InferenceRoute(gateway, DIALECTS[dialect], access_log) for path, dialect in INFERENCE_PATHS.items()}
+    forms: Mapping[str, RouteForm] = {"/v1/responses/compact": CompactForm(), "/v1/responses/input_tokens": InputTokensForm(gateway)}
+    found = {
+        path: InferenceRoute(gateway, DIALECTS[dialect], access_log, form=forms.get(path)) for path, dialect in INFERENCE_PATHS.items()
+    }
     if not gateway.settings.cors_origins:
         return {**found, **google_routes(gateway, access_log, None)}
     cors = Cors(gateway.settings.cors_origins)

@@ -9,9 +9,11 @@ INFERENCE_PATHS: Mapping[str, str] = {
     "/v1/chat/completions": "openai_chat",
     "/v1/completions": "openai_completions",
     "/v1/responses": "openai_responses",
+    "/v1/responses/compact": "openai_responses",
     "/v1/embeddings": "openai_embeddings",
     "/v1/messages": "anthropic_messages",
     "/v1/messages/count_tokens": "anthropic_count_tokens",
+    "/v1/responses/input_tokens": "anthropic_count_tokens",
     "/inference/v1/generate": "vllm_generate",
     # TensorZero's native API, and its paths of OpenAI's.
     "/inference": "tensorzero_inference",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.drop_policy import DropPolicy
-from providers.host_tools import is_web_search
+from providers.host_tools import is_offered
 from providers.structured_output import Constraint
 
 # The types of tools that are functions of the caller's, by dialect; in Messages the type may be missing.
@@ -44,7 +44,7 @@ def send_allowed_tools_only(body: Body) -> None:
 def drop_unsupported_tools(body: Body, dialect: str, drop_policy: DropPolicy) -> None:
     """Drops or refuses tools that the host would run, and those that take free text. Raises Unsupported.
 
-    A web search beside functions is an offer, which is dropped as a hint (see mark_offered_search()).
+    A search beside functions is an offer, which is dropped as a hint (see mark_offered_search()).
     """
     function_types = _FUNCTION_TYPES.get(dialect)
     raw = bytes(as_raw(body["tools"]))
@@ -59,7 +59,7 @@ def drop_unsupported_tools(body: Body, dialect: str, drop_policy: DropPolicy) ->
     for tool_index, tool in enumerate(tools):
         if bytes(tool.get("type", b"null")) in function_types:
             kept.append(tool)
-        elif has_functions and is_web_search(bytes(tool["type"]).decode().strip('"')):
+        elif has_functions and is_offered(bytes(tool["type"]).decode().strip('"')):
             drop_policy.report_dropped(f"tools[{tool_index}]")
         else:
             drop_policy.drop_path_or_refuse(f"tools[{tool_index}]", "it supports only functions that the caller runs.")

@@ -41,7 +41,7 @@ class AdapterTraits:
     # The clouds whose own credential chain (aws:default, google:default) may be its credential.
     credential_chains: ClassVar[frozenset[str]] = frozenset()
     # Embeddings and token counts that this host has in a shape of its own, by the caller's dialect.
-    host_operations: ClassVar[Mapping[str, HostOperation]] = {}
+    host_operations: Mapping[str, HostOperation] = {}
     # Kinds of media that it takes inline only, for it fetches nothing.
     inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset()
 

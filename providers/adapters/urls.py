@@ -9,6 +9,7 @@ DIALECT_PATHS: Mapping[str, str] = {
     "openai_chat": "/chat/completions",
     "openai_completions": "/completions",
     "openai_responses": "/responses",
+    "openai_input_tokens": "/responses/input_tokens",
     "openai_embeddings": "/embeddings",
     "anthropic_messages": "/messages",
     "anthropic_count_tokens": "/messages/count_tokens",

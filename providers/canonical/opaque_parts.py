@@ -7,6 +7,8 @@ from providers.canonical.raw_json import DECODE_ERRORS, NULL
 
 # Encrypted or redacted reasoning, by the type of its part in the dialects that have it.
 REASONING_KINDS = frozenset({"redacted_thinking", "reasoning", "reasoning.encrypted"})
+# What OpenAI searched for itself in earlier turns: what was found is in the text of the answer, or among the tools.
+SEARCH_KINDS = frozenset({"web_search_call", "tool_search_call", "tool_search_output"})
 
 _any = msgspec.json.Decoder()
 _object = msgspec.json.Decoder(dict[str, Raw])

@@ -12,6 +12,7 @@ HOST_TOOL_BLOCKS: list[dict[str, Any]] = [
     {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
     {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
 ]
+CODE_CALL = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "c", "code": "1", "outputs": None, "status": "completed"}
 CITED_TEXT = {
     "type": "text",
     "text": "It is so.",
@@ -94,9 +95,7 @@ HISTORY = (
         "history",
         "a tool run by the host",
         {
-            RESPONSES: responses(
-                user("Hello"), {"type": "web_search_call", "id": "ws_1", "status": "completed"}, assistant("Hi."), user("So?")
-            ),
+            RESPONSES: responses(user("Hello"), CODE_CALL, assistant("Hi."), user("So?")),
             ANTHROPIC: anthropic(user("Hello"), assistant([*HOST_TOOL_BLOCKS, text("Hi.")]), user("So?")),
         },
         {
@@ -104,6 +103,19 @@ HISTORY = (
             f"{ANTHROPIC}>{RESPONSES}": Refused("messages[1].content[0]"),
             f"{RESPONSES}>{CHAT}": Refused("input[1]"),
             f"{RESPONSES}>{ANTHROPIC}": Refused("input[1]"),
+        },
+    ),
+    RequestCase(
+        "history",
+        "a search run by the host",
+        {
+            RESPONSES: responses(
+                user("Hello"), {"type": "web_search_call", "id": "ws_1", "status": "completed"}, assistant("Hi."), user("So?")
+            ),
+        },
+        {
+            CHAT: DropReported(("input[1]",), chat(user("Hello"), assistant("Hi."), user("So?"))),
+            ANTHROPIC: DropReported(("input[1]",), anthropic(user("Hello"), assistant("Hi."), user("So?"))),
         },
     ),
 )

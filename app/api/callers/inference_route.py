@@ -74,19 +74,41 @@ class AddressedCall(Protocol):
     def make_sink(self, call: HttpCall, context: RequestContext) -> HttpResponseSink: ...
 
 
+class RouteForm(Protocol):
+    """A form of a route: its requests and responses are those of the route, in another shape."""
+
+    # The dialect in whose shape errors are. None: the route's.
+    dialect: CallerDialect | None
+
+    async def read(self, raw: bytes, context: RequestContext, caller: Caller) -> bytes:
+        """The body as the route has it. Raises NarthexError, DECODE_ERRORS."""
+        ...
+
+    def write(self, context: RequestContext, raw: bytes, response: bytes) -> bytes:
+        """The response, which was not streamed, in the shape of this form. `raw` is what read() gave."""
+        ...
+
+
 class InferenceRoute:
-    """One route, in one dialect.
+    """One route, in one dialect, or a form of it.
 
     Where `access_log` is None, there is none. What `access` finds may use the route; None means whoever has a key for it.
     """
 
     def __init__(
-        self, gateway: Gateway, dialect: CallerDialect, access_log: AccessLog | None = None, access: CallAccess | None = None
+        self,
+        gateway: Gateway,
+        dialect: CallerDialect,
+        access_log: AccessLog | None = None,
+        access: CallAccess | None = None,
+        form: RouteForm | None = None,
     ) -> None:
         self._gateway = gateway
         self._dialect = dialect
         self._access_log = access_log
         self._access = access
+        self._form = form
+        self._errors_dialect = dialect if form is None or form.dialect is None else form.dialect
         settings = gateway.settings
         self._tracing = Tracing(exports=bool(settings.otlp_endpoint), share=settings.trace_share)
 
@@ -130,6 +152,9 @@ class InferenceRoute:
                     raw = await self._decode(raw, coding, context, caller)
                 if addressed is not None:
                     raw = await addressed.write_body(raw, caller)
+                if self._form is not None:
+                    raw = await self._form.read(raw, context, caller)
+                    sink.rewrite = functools.partial(self._form.write, context, raw)
                 await serve(gateway, self._dialect, raw, headers, context, sink, reauthenticate)
             except NarthexError as error:
                 await self._send_error(error.without_frames(), call, context, sink)
@@ -206,10 +231,10 @@ class InferenceRoute:
         if sink.has_begun:
             editor = context.progress.editor
             frame = sink.write_failure(error) if editor is None else editor.write_failure(error)
-            frame = frame or self._dialect.write_error_frame(error)
+            frame = frame or self._errors_dialect.write_error_frame(error)
             context.set_failure(200, error, error.message)
         else:
-            frame = self._dialect.write_error(error)
+            frame = self._errors_dialect.write_error(error)
             context.set_failure(error.status, error, error.message)
         if (planned is None or isinstance(error, RequestError)) and (sink.holds_caller or not sink.has_begun):
             is_unknown = context.key_holder is None and isinstance(error, CallerCredentialRequired)

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from app.gateway.emulation.compaction import Compaction
+from app.gateway.emulation.custom_tools import CustomTools
 from app.gateway.emulation.emulated_tools import EmulatedTools
 from providers.canonical.chat import ChatRequest, Tool
 
@@ -48,17 +50,22 @@ class Emulation(Struct):
     has_cut: bool = False
     # The caller's names of tools, by those under which the target got them.
     tool_names: Mapping[str, str] = {}
+    # The tools for free text that the target has as functions, by the caller's names. None: there are none.
+    custom_tools: CustomTools | None = None
+    # What becomes of the response, which is a summary of the conversation. None: it is none.
+    compaction: Compaction | None = None
 
     @property
     def edits(self) -> bool:
         """Whether it changes the response: leaves out a part, or reads calls from the text."""
-        is_changed = bool(self.stop) or self.single_call or self.is_rewritten or bool(self.tool_names)
-        return is_changed or (self.tools is not None and self.tools.are_described)
+        is_changed = bool(self.stop) or self.single_call or self.is_rewritten or bool(self.tool_names) or self.custom_tools is not None
+        return is_changed or self.compaction is not None or (self.tools is not None and self.tools.are_described)
 
     @property
     def checks(self) -> bool:
         """Whether it holds the response back until it is complete, and checks its calls."""
-        return bool(self.strict_tools) or (self.tools is not None and self.tools.is_demanded)
+        holds_calls = bool(self.strict_tools) or (self.custom_tools is not None and self.custom_tools.are_checked)
+        return holds_calls or (self.tools is not None and self.tools.is_demanded)
 
     @property
     def report(self) -> list[str]:
@@ -120,3 +127,13 @@ def add_tool_names(emulation: Emulation | None, tool_names: Mapping[str, str]) -
         tools = replace(tools, tools={**tools.tools, **callers})
     strict_tools = {tool_names.get(name, name): schema for name, schema in renamed.strict_tools.items()}
     return replace(renamed, tool_names=tool_names, tools=tools, strict_tools=strict_tools)
+
+
+def add_custom_tools(emulation: Emulation | None, custom_tools: CustomTools) -> Emulation:
+    """The same, for a request whose tools for free text are functions at the target."""
+    return replace(add_field(emulation, "tools (custom)"), custom_tools=custom_tools)
+
+
+def add_compaction(emulation: Emulation | None, compaction: Compaction) -> Emulation:
+    """The same, for a response that becomes a compaction."""
+    return replace(add_field(emulation, "compaction_trigger"), compaction=compaction)

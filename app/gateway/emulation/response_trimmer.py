@@ -1,6 +1,7 @@
 """ResponseTrimmer: ends a response at a stop sequence, and passes on one tool call, where the target can do neither.
 
-Where tools were described to the model, it reads their calls from the text before.
+Where tools were described to the model, it reads their calls from the text before. Calls of functions that stand for tools for free text
+become calls of those, and a summary of the conversation becomes a compaction.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from app.gateway.emulation.call_reader import CallReader
+from app.gateway.emulation.compaction import SummaryCollector
+from app.gateway.emulation.custom_tools import InputReader
 from app.gateway.emulation.emulation import Emulation
 from providers.canonical.chat import ChatResponse, Text, ToolCall
 from providers.canonical.events import (
@@ -36,8 +39,12 @@ class ResponseTrimmer:
         self._choices_left = choices
         self._choices: dict[int, _TrimmedChoice] = {}
         self._call_reader = CallReader(emulation.tools) if emulation.tools is not None and emulation.tools.are_described else None
+        self._collector = None if emulation.compaction is None else SummaryCollector(emulation.compaction)
 
     def trim(self, events: Iterable[Event]) -> Iterator[Event]:
+        return self._trim(events) if self._collector is None else self._collector.collect(self._trim(events))
+
+    def _trim(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events if self._call_reader is None else self._call_reader.read(events):
             match event:
                 case ResponseStarted() | UsageReported():
@@ -72,6 +79,7 @@ class _TrimmedChoice:
         self._index = index
         self._emulation = emulation
         self._texts: dict[int, _HeldText] = {}
+        self._inputs: dict[int, InputReader] = {}  # of calls whose arguments hold a free text
         self._open_parts: list[int] = []
         self._call: int | None = None
         self._withheld: list[int] = []
@@ -84,7 +92,10 @@ class _TrimmedChoice:
                 if event.index in self._texts:
                     yield from self._cut(event.index, self._texts[event.index].add(event.text))
                 elif event.index not in self._withheld:
-                    yield PartDelta(self._index, self._number(event.index), event.text)
+                    reader = self._inputs.get(event.index)
+                    text = event.text if reader is None else reader.add(event.text)
+                    if text or reader is None:
+                        yield PartDelta(self._index, self._number(event.index), text)
             case PartFinished():
                 if event.index not in self._withheld:
                     yield from self._finish_part(event)
@@ -94,6 +105,7 @@ class _TrimmedChoice:
     def _start(self, event: PartStarted) -> Iterator[Event]:
         if isinstance(event.part, ToolCall) and event.part.name in self._emulation.tool_names:
             event = replace(event, part=replace(event.part, name=self._emulation.tool_names[event.part.name]))
+        event = self._as_custom_call(event)
         if self._emulation.single_call and isinstance(event.part, ToolCall):
             if self._call is not None:
                 self._withheld.append(event.index)
@@ -108,6 +120,13 @@ class _TrimmedChoice:
         yield PartStarted(self._index, self._number(event.index), replace(event.part, text=""))
         if event.part.text:
             yield from self._cut(event.index, held.add(event.part.text))
+
+    def _as_custom_call(self, event: PartStarted) -> PartStarted:
+        part, custom_tools = event.part, self._emulation.custom_tools
+        if custom_tools is None or not isinstance(part, ToolCall) or part.custom or part.name not in custom_tools.formats:
+            return event
+        reader = self._inputs[event.index] = InputReader()
+        return replace(event, part=replace(part, custom=True, arguments=reader.add(part.arguments)))
 
     def _cut(self, part: int, text: str) -> Iterator[Event]:
         """Passes on what a text has for the caller, and ends the choice if it has come to a stop sequence."""
@@ -124,6 +143,9 @@ class _TrimmedChoice:
         held = self._texts.pop(event.index, None)
         if held is not None and held.rest:
             yield PartDelta(self._index, self._number(event.index), held.rest)
+        reader = self._inputs.pop(event.index, None)
+        if reader is not None and (rest := reader.finish()):
+            yield PartDelta(self._index, self._number(event.index), rest)
         self._open_parts.remove(event.index)
         yield PartFinished(self._index, self._number(event.index), event.opaque_state, event.citations)
 

@@ -30,6 +30,7 @@ from app.process.telemetry import Telemetry
 from app.recording.spool.spool import Spool
 from app.settings import Settings
 from app.store.configuration.snapshot_cache import SnapshotCache
+from app.store.postgres.vault import SummaryCipher
 from providers.dialect import CallerDialect
 from providers.transport.transport import Transport
 
@@ -93,6 +94,7 @@ class Gateway:
         self.large_requests = large_requests
         self.refusals = refusals
         self.team_salts = TeamSalts(settings.secret_key.parsed)
+        self.summaries = SummaryCipher(settings.secret_key.parsed)
         self.episode_ids = EpisodeIds(settings.secret_key.parsed)
         self.function_table = FunctionTable()
         self.feedback = FeedbackIntake(settings, snapshot_cache, spool, self.episode_ids, large_requests, telemetry, sent_feedback)

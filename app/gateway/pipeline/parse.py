@@ -14,6 +14,7 @@ from app.gateway.request.gateway_options import NO_OPTIONS, read_options
 from app.gateway.request.other_api_body import OtherApiRequest, read_other_api
 from app.gateway.request.request_headers import request_tags, resolve_episode
 from app.gateway.request.reserved_fields import NO_FUNCTION_FIELDS, function_fields, remove_fields, reported_names, reserved_fields
+from app.gateway.responses_state.summaries import open_summaries
 from app.gateway.routing.implied_model import find_implied_model
 from app.gateway.routing.named_models import check_named_models
 from app.gateway.state.context import RequestContext
@@ -21,6 +22,7 @@ from app.gateway.state.stages import Admitted, Authenticated
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
 from providers.dialect import CallerDialect, InboundRequest
+from providers.dialects.openai_responses import has_context_items
 from providers.dialects.tensorzero_inference import TensorZeroInference
 
 
@@ -58,6 +60,10 @@ async def parse(
     if request.previous_response_id is not None or request.references_items:
         sent_body = Body(sent_body)
         continued = await _add_history(gateway, context, caller, request, body)
+    if request.has_summaries or sent_body is not request.body:
+        sent_body = Body(sent_body) if sent_body is request.body else sent_body
+        await body.run(open_summaries, request.body, gateway.summaries, caller.team_id)
+        request.has_context_items = has_context_items(request.body)
     episode = resolve_episode(request, headers, gateway.episode_ids, caller.team_id, context.received_us, continued)
     admitted = context.stage = Admitted(authenticated, request, episode, request_tags(request, headers, fields.namespace))
     if reserved:

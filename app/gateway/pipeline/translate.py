@@ -35,6 +35,7 @@ def sources_of(gateway: Gateway, parsed: ParsedRequest, planned: Planned, contex
         refuses_unvalidated=options.refuses_unvalidated,
         claim_bytes=lambda size_bytes: context.claim_body(gateway.body_memory, caller).add(size_bytes),
         team_salts=gateway.team_salts,
+        summaries=gateway.summaries,
         operator_drops=operator_drops,
         resumable=_resumable_stream(parsed, request) if options.resumes and request.stream else None,
     )

@@ -31,7 +31,7 @@ def edit_request(source: SourceRequest, recipient: Recipient) -> TranslatedReque
     except Unsupported as reason:
         if source.has_older_tools:
             return None  # translate_chat() writes them, and calls in the history, as tools
-        if source.has_namespaces and (reason.param or "").startswith("tools["):
+        if source.has_openai_tools and (reason.param or "").startswith("tools["):
             return None  # translate_chat() writes the functions of namespaces
         raise reason if request.repair is None else rename_field_in_error(reason, request.repair.original_path) from None
     if edited.dropped and source.has_older_tools and not OLDER_TOOL_FIELDS.keys().isdisjoint(edited.dropped):
@@ -45,6 +45,9 @@ def _must_be_written(source: SourceRequest, recipient: Recipient) -> bool:
     dialect_name = source.terms.dialect.name
     is_chat = dialect_name in CALLER_CHAT_DIALECTS
     if request.raw_prompt and not provider.accepts_raw_prompt and dialect_name not in RAW_PROMPT_DIALECTS:
+        return True
+    # Tools in items of the input, and searches for tools, are OpenAI's alone.
+    if source.has_openai_items and not provider.is_openai_host:
         return True
     # Opaque state must go back to the kind of engine that signed it, or be left out: no engine reads our carriers.
     if is_chat and source.has_carrier():

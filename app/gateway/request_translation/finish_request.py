@@ -26,6 +26,10 @@ from providers.structured_output import Constraint, ConstraintPlan
 
 CallerName = Callable[[str], str]
 
+# The headers by which Codex tells OpenAI that its tools are in items of the input, and what it has switched on.
+_LITE_HEADER, _FEATURES_HEADER = b"x-openai-internal-codex-responses-lite", b"x-codex-beta-features"
+_MAX_HEADER_BYTES = 1_000
+
 
 def finish_request(
     source: SourceRequest,
@@ -56,6 +60,9 @@ def finish_request(
     betas, header_lines = source.terms.betas, b""
     if betas or rules or overrides is not None:
         betas, header_lines = _write_headers(source, recipient, dialect, body, rules, reported)
+    headers = source.terms.headers
+    if (_LITE_HEADER in headers or _FEATURES_HEADER in headers) and provider.is_openai_host and dialect is source.terms.dialect:
+        header_lines += _codex_header_lines(source)
     return TranslatedRequest(
         body.write() if source.large_requests is None else body.write_in_steps(),
         dialect,
@@ -68,6 +75,12 @@ def finish_request(
         emulation,
         header_lines=header_lines,
     )
+
+
+def _codex_header_lines(source: SourceRequest) -> bytes:
+    """The lines of Codex's own headers. Whether OpenAI needs them is not known: Codex sends them there with each such request."""
+    values = ((name, source.terms.headers.get(name, b"")) for name in (_LITE_HEADER, _FEATURES_HEADER))
+    return b"".join([b"%b: %b\r\n" % each for each in values if each[1] and each[1].isascii() and len(each[1]) <= _MAX_HEADER_BYTES])
 
 
 def _fit_fields(

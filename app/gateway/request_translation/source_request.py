@@ -20,6 +20,7 @@ from app.gateway.media.fetcher import ClaimBytes, FetchesMedia, claim_nothing
 from app.gateway.request_translation.caller_fields import apply_constraint_fields, caller_field_names
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.response_translation.resumable_stream import ResumableStream
+from app.store.postgres.vault import SummaryCipher
 from providers import structured_output
 from providers.canonical.carrier import holds_carrier
 from providers.canonical.chat import ChatRequest
@@ -27,10 +28,13 @@ from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import NULL, Body
 from providers.dialect import CallerDialect, InboundRequest
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
+from providers.dialects.openai_responses import tool_paths
 from providers.learned_rules.rule import RulesByTarget
 from providers.structured_output import Constraint
 
 _FIELDS_WITH_TOOLS = frozenset({"tools", "functions", "additional_tools"})
+# In which tools may take free text; not each target that speaks them has such tools.
+DIALECTS_WITH_CUSTOM_TOOLS = frozenset({"openai_chat", "openai_responses"})
 _NO_HEADERS: Mapping[bytes, bytes] = {}
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,6 +64,8 @@ class CallerTerms(Struct, eq=False):
     claim_bytes: ClaimBytes = claim_nothing
     # For engines whose prefix caches teams do not share. None: the request is no team's.
     team_salts: TeamSalts | None = None
+    # Encrypts summaries of conversations. None: the request is no caller's.
+    summaries: SummaryCipher | None = None
     # What the operator allows to be dropped besides. None: nothing.
     operator_drops: OperatorDrops | None = None
     # The response, if it is a stream that is to go on elsewhere where it breaks off. None: it is not.
@@ -139,6 +145,8 @@ class SourceRequest(Struct, eq=False):
             dialect = CALLER_CHAT_DIALECTS[self.terms.dialect.name]
             self.chat = apply_constraint_fields(dialect.read_request(self.request.body))
             self.field_names = caller_field_names(dialect, self.request.body)
+            if self.request.has_context_items:
+                self.field_names = {**self.field_names, **tool_paths(self.request.body)}
         return self.chat
 
     @property
@@ -179,6 +187,7 @@ class SourceRequest(Struct, eq=False):
         raw = self.raw
         return (
             not _FIELDS_WITH_TOOLS.isdisjoint(self.request.body)
+            or self.has_context_items
             or b'"tool_calls"' in raw
             or b'"function_call"' in raw
             or b'"tool_use"' in raw
@@ -190,9 +199,28 @@ class SourceRequest(Struct, eq=False):
         return self.terms.dialect.name in CALLER_CHAT_DIALECTS and self.request.body.has_value("functions")
 
     @property
-    def has_namespaces(self) -> bool:
-        """Whether tools may be in namespaces, as the Codex CLI sends them."""
-        return self.terms.dialect.name == "openai_responses" and b'"namespace"' in bytes(as_raw(self.request.body.get("tools", NULL)))
+    def has_openai_tools(self) -> bool:
+        """Whether tools may be in a form that is OpenAI's alone: in namespaces, to be searched for, or in items of the input."""
+        return self.has_openai_items or (self.terms.dialect.name == "openai_responses" and b'"namespace"' in self._raw_tools)
+
+    @property
+    def has_openai_items(self) -> bool:
+        """Whether tools may be searched for, or come in items of the input: elsewhere they are functions of the request."""
+        return self.terms.dialect.name == "openai_responses" and (b'"tool_search"' in self._raw_tools or self.has_context_items)
+
+    @property
+    def has_context_items(self) -> bool:
+        """Whether the input has items that are no messages, as the Codex CLI sends them."""
+        return self.request.has_context_items
+
+    @property
+    def may_have_custom_tools(self) -> bool:
+        """Whether tools may take free text, in one of DIALECTS_WITH_CUSTOM_TOOLS."""
+        return self.request.has_context_items or ("tools" in self.request.body and b'"custom"' in self._raw_tools)
+
+    @property
+    def _raw_tools(self) -> bytes:
+        return bytes(as_raw(self.request.body.get("tools", NULL)))
 
     @property
     def has_engine_constraint_fields(self) -> bool:

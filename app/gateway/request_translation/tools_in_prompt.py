@@ -1,9 +1,10 @@
-"""Tools for a target that takes none, or not these: they are described in the prompt, or have other names."""
+"""Tools for a target that takes none, or not these: they are described in the prompt, are functions, or have other names."""
 
 from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
+from app.gateway.emulation.custom_tools import CustomTools, as_functions
 from app.gateway.emulation.emulated_tools import EmulatedTools, demand_call, describe_tools, is_call_demanded
 from app.gateway.emulation.emulation import add_tools
 from app.gateway.request_translation.caller_fields import OLDER_TOOL_FIELDS
@@ -27,7 +28,7 @@ async def with_tool_names(source: SourceRequest, tool_names: ToolNames, dialect_
     if caller_dialect_name not in CALLER_CHAT_DIALECTS:
         return source
     shares_dialect = caller_dialect_name in dialect_names  # a namespace is then sent as it is
-    if not (tool_names.may_be_violated(source.raw) or (source.has_namespaces and not shares_dialect)):
+    if not (tool_names.may_be_violated(source.raw) or (source.has_openai_tools and not shares_dialect)):
         return source
     try:
         chat = await source.read_chat()
@@ -35,6 +36,22 @@ async def with_tool_names(source: SourceRequest, tool_names: ToolNames, dialect_
         return source
     renamed = rename_tools(chat, tool_names)
     return source if renamed is None else source.with_chat(renamed[0], source.constraint, tool_names=renamed[1])
+
+
+async def with_custom_tools(source: SourceRequest) -> tuple[SourceRequest, CustomTools] | None:
+    """The request with functions in place of tools for free text, and those tools. None: it has none.
+
+    Texts with a grammar are checked where the response is complete anyway, or the caller refuses what was not: else a stream, which coding
+    agents show as it arrives, would be held back for a call that it may not make.
+    """
+    checks = not source.request.stream or source.terms.refuses_unvalidated
+    converted = as_functions(await source.read_chat(), checks=checks)
+    if converted is None:
+        return None
+    chat, tools = converted
+    if source.tool_names is not None:  # calls are read by the target's names, and have the caller's by then
+        tools = replace(tools, formats={source.tool_names.get(name, name): format for name, format in tools.formats.items()})
+    return source.with_chat(chat, source.constraint), tools
 
 
 def may_emulate_tools(source: SourceRequest, provider: Provider, refused: Collection[str]) -> bool:
@@ -46,7 +63,7 @@ def may_emulate_tools(source: SourceRequest, provider: Provider, refused: Collec
         and (
             "tools" in provider.unsupported_fields
             or (
-                (body.has_value("tools") or body.has_value("functions"))
+                (body.has_value("tools") or body.has_value("functions") or source.has_context_items)
                 and any(field.partition(".")[0] in _TOOL_FIELDS for field in refused)
             )
         )

@@ -155,7 +155,7 @@ def _caller_name(source: SourceRequest, caller_dialect: CallerChatDialect, targe
 def _note_response_work(source: SourceRequest, translated: TranslatedRequest, *, is_sent_as_chat: bool) -> TranslatedRequest:
     """Notes what the gateway has to do with the response, as the request was written in another form than the caller's."""
     emulation = translated.emulation
-    if translated.dialect is source.terms.dialect and (source.has_older_tools or source.has_namespaces):
+    if translated.dialect is source.terms.dialect and (source.has_older_tools or source.has_openai_tools):
         emulation = rewrite_response(emulation)
     if source.tool_names is not None:
         emulation = add_tool_names(emulation, source.tool_names)

@@ -1,7 +1,9 @@
 """A request, translated for a target: from the top, the story of a translation.
 
     edit_at_once()        the caller's bytes are edited, and nothing else is needed, as mostly
-    translate_request()   with names of tools that the target takes; in parts, where it takes only those
+    translate_request()   with names of tools that the target takes, and as a request for a summary where a compaction is asked for
+    _with_functions()     with functions in place of tools for free text, where the target takes only those
+    _in_parts()           in parts, where the target takes only those
     _with_output()        with the output format in the prompt, where the target has no field for it
     _with_tools()         with the tools in the prompt, where the target takes none
     _translate()          by one of three ways: a route or an operation (translate_route.py), an edit of the caller's bytes
@@ -17,16 +19,23 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from app.domain.routing import Target
-from app.gateway.emulation.emulation import add_field
+from app.gateway.emulation.emulation import add_compaction, add_custom_tools, add_field
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.request_translation.candidate_dialects import choose_dialects
+from app.gateway.request_translation.compacted_chat import with_compaction
 from app.gateway.request_translation.edit_request import edit_request
 from app.gateway.request_translation.output_in_prompt import add_instructed_output, instruct_output
 from app.gateway.request_translation.recipient import USUAL_TERMS, Recipient, TargetTerms
-from app.gateway.request_translation.source_request import SourceRequest
+from app.gateway.request_translation.source_request import DIALECTS_WITH_CUSTOM_TOOLS, SourceRequest
 from app.gateway.request_translation.split_request import split_source
 from app.gateway.request_translation.target_media import inline_media_for_engine, leave_out_images
-from app.gateway.request_translation.tools_in_prompt import add_emulated_tools, emulate_tools, may_emulate_tools, with_tool_names
+from app.gateway.request_translation.tools_in_prompt import (
+    add_emulated_tools,
+    emulate_tools,
+    may_emulate_tools,
+    with_custom_tools,
+    with_tool_names,
+)
 from app.gateway.request_translation.translate_chat import translate_chat
 from app.gateway.request_translation.translate_route import translate_host_operation, translate_route
 from app.gateway.request_translation.translated_request import RequestPart, TranslatedRequest
@@ -44,10 +53,11 @@ def edit_at_once(source: SourceRequest, endpoint: Endpoint, target: Target, term
         or source.constraint is not None
         or source.chat is not None
         or source.request.raw_prompt
+        or source.request.compacts
         or caller_terms.own_rules
         or target.dialect is not None
         or provider.tool_names is not None
-        or provider.host_operations
+        or (provider.host_operations and dialect.name in provider.host_operations)
         or provider.learned_rules.has_any
         or (provider.is_self_hosted and source.may_name_media)
     ):
@@ -76,6 +86,38 @@ async def translate_request(
     recipient = Recipient(endpoint.provider, target, terms)
     if endpoint.provider.tool_names is not None and source.has_tools:
         source = await with_tool_names(source, endpoint.provider.tool_names, endpoint.dialects_for(target.model).names)
+    if source.request.compacts and not endpoint.provider.is_openai_host:
+        asking, compaction = await with_compaction(source)
+        translated = await _with_functions(asking, endpoint, recipient)
+        return replace(translated, emulation=add_compaction(translated.emulation, compaction))
+    if "tools" in source.request.body or source.request.has_context_items:
+        may_have_custom_tools = source.terms.dialect.name in DIALECTS_WITH_CUSTOM_TOOLS and source.may_have_custom_tools
+    else:
+        may_have_custom_tools = False
+    if may_have_custom_tools:
+        return await _with_functions(source, endpoint, recipient)
+    return await _in_parts(source, endpoint, recipient)
+
+
+async def _with_functions(source: SourceRequest, endpoint: Endpoint, recipient: Recipient) -> TranslatedRequest:
+    """The translation, with functions in place of tools for free text if the endpoint takes none. Raises as translate_request() does."""
+    refusal: Unsupported | None = None
+    if not DIALECTS_WITH_CUSTOM_TOOLS.isdisjoint(endpoint.dialects_for(recipient.target.model).names):
+        try:
+            return await _in_parts(source, endpoint, recipient)
+        except Unsupported as reason:
+            refusal = reason
+    converted = await with_custom_tools(source)
+    if converted is None:
+        if refusal is not None:
+            raise refusal
+        return await _in_parts(source, endpoint, recipient)
+    translated = await _in_parts(converted[0], endpoint, recipient)
+    return replace(translated, emulation=add_custom_tools(translated.emulation, converted[1]))
+
+
+async def _in_parts(source: SourceRequest, endpoint: Endpoint, recipient: Recipient) -> TranslatedRequest:
+    """The translation, in parts if the endpoint takes it only so. Raises as translate_request() does."""
     try:
         return await _with_output(source, endpoint, recipient)
     except Unsupported as reason:

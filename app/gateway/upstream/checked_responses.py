@@ -17,7 +17,13 @@ from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.body import read_whole_body
 from app.gateway.upstream.outbound_stream import OutboundStream, assemble, no_blocks
 from app.gateway.upstream.progress import ResponseProgress
-from app.gateway.upstream.response_validation import ResponseChecker, check_demanded_calls, validate_calls, validate_response
+from app.gateway.upstream.response_validation import (
+    ResponseChecker,
+    check_demanded_calls,
+    validate_calls,
+    validate_custom_calls,
+    validate_response,
+)
 from providers.canonical.chat import ChatResponse
 from providers.canonical.model_names import read_model_name
 from providers.dialect import OutboundResponse, ResponseMeta
@@ -91,5 +97,7 @@ class CheckedResponses:
             check_demanded_calls(response, emulation.tools)
         if emulation is not None and emulation.strict_tools:
             is_validated = await validate_calls(response, emulation.strict_tools, checker) and is_validated
+        if emulation is not None and emulation.custom_tools is not None and emulation.custom_tools.are_checked:
+            is_validated = await validate_custom_calls(response, emulation.custom_tools.formats, checker) and is_validated
         progress.is_unvalidated = not is_validated
         return response

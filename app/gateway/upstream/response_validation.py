@@ -83,6 +83,20 @@ async def validate_calls(response: ChatResponse, strict_tools: Mapping[str, Raw]
     return is_validated
 
 
+async def validate_custom_calls(response: ChatResponse, formats: Mapping[str, OutputFormat | None], checker: ResponseChecker) -> bool:
+    """Whether the texts of all calls of tools for free text could be checked. `formats` has those of the texts, by name.
+
+    Raises as validate_response() does.
+    """
+    is_validated = True
+    for choice in response.choices:
+        for part in choice.parts:
+            output = formats.get(part.name) if isinstance(part, ToolCall) and part.custom else None
+            if isinstance(part, ToolCall) and output is not None:
+                is_validated &= await _is_valid(output, part.arguments, "tools", choice, response, checker)
+    return is_validated
+
+
 def check_demanded_calls(response: ChatResponse, emulated: EmulatedTools) -> None:
     """Raises ConstraintViolation if a choice has no call although one is demanded, or calls another tool."""
     if not emulated.is_demanded:

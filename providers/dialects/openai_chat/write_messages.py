@@ -27,6 +27,7 @@ from providers.canonical.chat import (
 )
 from providers.canonical.extra_fields import write_extra_field
 from providers.canonical.media import write_url
+from providers.canonical.opaque_parts import SEARCH_KINDS, opaque_kind
 from providers.dialects.openai.file_host import FILE_HOST
 from providers.dialects.openai_chat.citations import write_annotation
 from providers.dialects.openai_chat.dialect_name import DIALECT
@@ -190,6 +191,8 @@ class _MessageWriter:
     def _drop_foreign_block(self, part: Opaque, path: str) -> None:
         if any(block_type in bytes(part.raw) for block_type in _REASONING_BLOCK_TYPES):
             self._drop_policy.drop_hint("reasoning.signature")
+        elif opaque_kind(part.raw) in SEARCH_KINDS:
+            self._drop_policy.drop_hint(path)
         else:
             self._drop_policy.drop_or_refuse(path, f"it is a block that only hosts of {part.origin} understand.")
 

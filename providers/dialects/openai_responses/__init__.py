@@ -16,11 +16,11 @@ from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.edit import ResponsesStreamEditor, edit_response
 from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING
 from providers.dialects.openai_responses.input_item_listing import write_input_items
-from providers.dialects.openai_responses.input_items import list_input_items, prepend_items
-from providers.dialects.openai_responses.item_ids import referenced_item_id
+from providers.dialects.openai_responses.input_items import has_context_items, list_input_items, prepend_items
+from providers.dialects.openai_responses.item_ids import compaction_item_id, referenced_item_id
 from providers.dialects.openai_responses.keep_alive import ResponsesKeepAlive
 from providers.dialects.openai_responses.parse_request import parse_request
-from providers.dialects.openai_responses.read_request import read_request
+from providers.dialects.openai_responses.read_request import read_request, tool_paths
 from providers.dialects.openai_responses.read_response import read_response
 from providers.dialects.openai_responses.stored_responses import final_response, output_items
 from providers.dialects.openai_responses.stream_reader import ResponsesStreamReader
@@ -33,13 +33,16 @@ from providers.keep_alive import KeepAlive
 
 __all__ = [
     "OpenAIResponses",
+    "compaction_item_id",
     "final_response",
+    "has_context_items",
     "list_input_items",
     "make_stateless",
     "output_items",
     "prepend_items",
     "referenced_item_id",
     "remove_encrypted_reasoning",
+    "tool_paths",
     "write_input_items",
 ]
 

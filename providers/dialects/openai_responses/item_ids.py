@@ -32,6 +32,11 @@ def item_id(meta: ResponseMeta, prefix: str, output_index: int) -> str:
     return f"{prefix}_{meta.id.replace('-', '')}{output_index:04x}"
 
 
+def compaction_item_id(inference_id: str) -> str:
+    """The id of the only item of a response that is a compaction, as item_id() makes them."""
+    return f"cmp_{inference_id.replace('-', '')}0000"
+
+
 def response_uuid_of(item_id: str) -> str | None:
     """The UUID of the response's inference, from an id that item_id() made; None for any other id."""
     matched = _GATEWAY_ITEM_ID.fullmatch(item_id)

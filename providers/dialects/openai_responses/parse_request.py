@@ -1,18 +1,19 @@
 """Parses a request to /v1/responses."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidRequest, Unsupported
 from providers.canonical.parse_body import parse_body
-from providers.canonical.raw_json import NULL, Body
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.token_estimate import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, text_tokens
 from providers.canonical.tool_schemas import OBJECT_TYPE
 from providers.dialect import InboundRequest
 from providers.dialects.openai.parse_request import inbound_request
 from providers.dialects.openai_responses.dialect_name import DIALECT
+from providers.dialects.openai_responses.input_items import CONTEXT_TYPES, mark_context_items
 from providers.dialects.openai_responses.normalize_input import (
     are_calls_in_order,
     is_mislabelled,
@@ -20,10 +21,11 @@ from providers.dialects.openai_responses.normalize_input import (
     relabel_images,
     write_schema_types,
 )
-from providers.dialects.openai_responses.request_schema import Item, Part, Request
+from providers.dialects.openai_responses.request_schema import Item, Part, Request, Tool
 from providers.output_bounds import merge_output_bounds
 
 _decoder = msgspec.json.Decoder(Request)
+_tool_decoder = msgspec.json.Decoder(Tool)
 _EMPTY_LIST = msgspec.Raw(b"[]")
 _DOCUMENTED = frozenset(Request.__struct_fields__) - {"input", "model"}
 
@@ -35,6 +37,8 @@ _REQUIRED_ITEM_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "function_call_output": (("call_id",), ("output",)),
     "custom_tool_call": (("call_id",), ("name",), ("input",)),
     "custom_tool_call_output": (("call_id",), ("output",)),
+    "additional_tools": (("tools",),),
+    "tool_search_output": (("tools",),),
 }
 _REQUIRED_PART_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "input_text": (("text",),),
@@ -46,6 +50,7 @@ _REQUIRED_PART_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 # Items whose `output` is content like that of a message.
 _RESULT_TYPES = frozenset({"function_call_output", "custom_tool_call_output"})
+_SUMMARY_TYPES = frozenset({"compaction", "compaction_summary"})
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 
 
@@ -53,14 +58,23 @@ def parse_request(raw: bytes) -> InboundRequest:
     """Raises InvalidRequest, which says what is wrong, where, and what is expected; Unsupported for features that need OpenAI's store."""
     request, body = parse_body(raw, _decoder)
     _check_state(request)
-    has_references = False
+    has_references = has_context_items = has_summaries = False
     if isinstance(request.input, list):
         for at, item in enumerate(request.input):
-            has_references |= _check_item(item, f"input[{at}]")
+            kind = _check_item(item, f"input[{at}]")
+            if kind == "item_reference":
+                has_references = True
+            elif kind in _SUMMARY_TYPES:
+                has_summaries = True
+            elif kind in CONTEXT_TYPES:
+                has_context_items = True
+                _check_tools(
+                    [_decode_tool(raw, f"input[{at}].tools[{number}]") for number, raw in enumerate(item.tools or ())], f"input[{at}].tools"
+                )
     has_untyped_schema = False
-    for at, tool in enumerate(request.tools or ()):
-        if tool.type in ("function", "custom") and tool.name is None:
-            raise InvalidRequest(f"Object missing required field `name` at `tools[{at}]`.", param=f"tools[{at}].name")
+    if request.tools:
+        _check_tools(request.tools, "tools")
+    for tool in request.tools or ():
         if tool.parameters is not None and tool.parameters.type != OBJECT_TYPE:
             has_untyped_schema = True
     if has_untyped_schema:
@@ -84,6 +98,11 @@ def parse_request(raw: bytes) -> InboundRequest:
     is_whole_history = not has_references and request.previous_response_id is None
     if is_whole_history and isinstance(request.input, list) and not are_calls_in_order(request.input):
         inbound.repair = put_calls_in_order(request.input, body)
+    if has_context_items:
+        mark_context_items(body)
+        inbound.has_context_items = True
+        inbound.compacts = _is_compacted(request)
+    inbound.has_summaries = has_summaries
     inbound.has_strict_tools = bool(request.tools) and any([tool.strict for tool in request.tools])
     return inbound
 
@@ -117,8 +136,33 @@ def _check_state(request: Request) -> None:
         raise Unsupported("`background: true`: this gateway does not run requests in the background. Leave it out.", param="background")
 
 
-def _check_item(item: Item, path: str) -> bool:
-    """Checks an item; returns whether it refers to an item of an earlier response."""
+def _is_compacted(request: Request) -> bool:
+    """Whether the last item asks for a compaction. Raises InvalidRequest for one elsewhere, or without anything before it."""
+    places = [at for at, item in enumerate(request.input) if isinstance(item, Item) and item.type == "compaction_trigger"]
+    if not places:
+        return False
+    if places != [len(request.input) - 1]:
+        raise InvalidRequest("A `compaction_trigger` must be the last item of the input.", param=f"input[{places[0]}]")
+    if not places[0] and request.previous_response_id is None:
+        raise InvalidRequest("There is nothing to compact: the `compaction_trigger` is the only item.", param="input[0]")
+    return True
+
+
+def _check_tools(tools: Sequence[Tool], path: str) -> None:
+    for at, tool in enumerate(tools):
+        if tool.type in ("function", "custom") and tool.name is None:
+            raise InvalidRequest(f"Object missing required field `name` at `{path}[{at}]`.", param=f"{path}[{at}].name")
+
+
+def _decode_tool(raw: Raw, path: str) -> Tool:
+    try:
+        return _tool_decoder.decode(raw)
+    except DECODE_ERRORS as fault:
+        raise InvalidRequest(f"`{path}` is no tool: {fault}.", param=path) from None
+
+
+def _check_item(item: Item, path: str) -> str:
+    """Checks an item, and returns its type."""
     kind = item.type or ("message" if item.role is not None or item.id is None else "item_reference")
     for names in _REQUIRED_ITEM_FIELDS.get(kind, ()):
         _check_required(item, names, path)
@@ -132,7 +176,7 @@ def _check_item(item: Item, path: str) -> bool:
         if isinstance(item.output, dict):
             raise InvalidRequest(f"Expected `str | array`, got `object` at `{path}.output`.", param=f"{path}.output")
         _check_parts(item.output, f"{path}.output")
-    return kind == "item_reference"
+    return kind
 
 
 def _check_parts(parts: str | list[Part] | None, path: str) -> None:

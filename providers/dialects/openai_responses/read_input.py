@@ -32,16 +32,19 @@ from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.dialects.openai.file_host import FILE_HOST
 from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.input_items import list_input_items
-from providers.dialects.openai_responses.namespaces import qualified_name
+from providers.dialects.openai_responses.namespaces import SEARCH_NAME, expand_namespace, is_namespace, qualified_name
 from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, raw_field, text_field
 from providers.dialects.openai_responses.read_output_items import PARAGRAPH_BREAK, read_citations, read_reasoning_part
 
 _object_decoder = msgspec.json.Decoder(RawObject)
 _list_decoder = msgspec.json.Decoder(list[Raw])
+_NO_ARGUMENTS = Raw(b"{}")
 _content_decoder = msgspec.json.Decoder(str | list[RawObject])
 
 # Items that are tool results.
 RESULT_TYPES = frozenset({"function_call_output", "custom_tool_call_output"})
+# Items that are read as tools and as fields of the request (context_items.py), or ask for a compaction, and are no messages.
+_SETTING_TYPES = frozenset({"additional_tools", "configuration_update", "compaction_trigger"})
 # The role of items that only this dialect has. The role of all others is assistant.
 _ITEM_ROLES: Mapping[str, Role] = {
     "computer_call_output": "user",
@@ -49,8 +52,7 @@ _ITEM_ROLES: Mapping[str, Role] = {
     "shell_call_output": "user",
     "apply_patch_call_output": "user",
     "mcp_approval_response": "user",
-    "additional_tools": "developer",
-    "configuration_update": "developer",
+    "tool_search_output": "user",
 }
 
 
@@ -83,6 +85,8 @@ def read_located_messages(body: Body) -> Iterable[LocatedMessage]:
         try:
             item = _object_decoder.decode(raw)
             kind = _item_kind(item)
+            if kind in _SETTING_TYPES:
+                continue
             item_role, may_join = _item_role(kind, item)
             if role is not None and (item_role != role or not may_join or _is_other_phase(item, parts, extra)):
                 yield _locate_message(role, items, parts, positions, extra)
@@ -151,12 +155,26 @@ def _read_item(kind: str, item: RawObject, raw: Raw, parts: list[Content], extra
                     extra=extra_fields(item, "call_id", "output"),
                 )
             )
+        case "tool_search_call" if call_id := text_field(item, "call_id"):
+            parts.append(ToolCall(call_id, SEARCH_NAME, bytes(item.get("arguments", _NO_ARGUMENTS)).decode()))
+        case "tool_search_output" if call_id := text_field(item, "call_id"):
+            parts.append(ToolResult(call_id, (Text(_describe_found(item)),)))
         case "reasoning":
             part = _read_reasoning(item)
             if part is not None:
                 parts.append(part)
         case _:
             parts.append(Opaque(DIALECT, raw))
+
+
+def _describe_found(item: RawObject) -> str:
+    """The names of the tools that a search has found, which the request has as tools."""
+    names: list[str] = []
+    for raw in _list_decoder.decode(item["tools"]):
+        tool = _object_decoder.decode(raw)
+        functions = expand_namespace(tool) if is_namespace(tool) else [tool]
+        names += [text_field(function, "name") for function in functions]
+    return f"Found these tools, which can be called now: {', '.join(filter(None, names))}" if names else "No tool was found."
 
 
 def _read_reasoning(item: RawObject) -> Reasoning | Opaque | None:

@@ -10,9 +10,11 @@ from providers.canonical.chat import ChatRequest, Effort, HostTool, Thinking, To
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat
 from providers.canonical.raw_json import NULL, Body
+from providers.dialects.openai_responses.context_items import NO_SETTINGS, Settings, list_tools, read_settings
 from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING, LOGPROBS_INCLUDE
-from providers.dialects.openai_responses.namespaces import expand_namespace, is_namespace
+from providers.dialects.openai_responses.input_items import ContinuedInput, has_context_items
+from providers.dialects.openai_responses.namespaces import expand_namespace, is_callers_search, is_namespace, search_function
 from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, raw_field, text_field
 from providers.dialects.openai_responses.read_input import read_messages
 from providers.host_tools import mark_offered_search
@@ -59,14 +61,15 @@ def read_request(body: Body) -> ChatRequest:
         extra["truncation"] = body["truncation"]
     if body.has_value("stream_options"):
         extra |= _nested_extra("stream_options", _object_decoder.decode(body["stream_options"]), "include_usage")  # usage is always sent
+    has_context = "input" in body and body["input"].__class__ is ContinuedInput and has_context_items(body)  # hardly ever
     tool_choice = _read_tool_choice(body, extra)
-    thinking = _read_thinking(body, extra)
+    thinking = _read_thinking(body, extra, read_settings(body) if has_context else NO_SETTINGS)
     output, verbosity = _read_text(body, extra)
     return ChatRequest(
         origin=DIALECT,
         model=body.value("model") or "",
         messages=tuple(read_messages(body)),
-        tools=_read_tools(body, tool_choice) if body.has_value("tools") else (),
+        tools=_read_tools(body, tool_choice) if has_context or body.has_value("tools") else (),
         tool_choice=tool_choice,
         output=output,
         thinking=thinking,
@@ -87,22 +90,50 @@ def _nested_extra(field: str, container: RawObject, *known_keys: str) -> RawObje
 
 
 def _read_tools(body: Body, tool_choice: ToolChoice | None) -> tuple[Tool | HostTool, ...]:
-    """The tools, each at the caller's index, and behind them the further functions of namespaces."""
-    tools: list[Tool | HostTool] = []
-    further: list[Tool] = []
-    for raw in _list_decoder.decode(body["tools"]):
-        tool = _object_decoder.decode(raw)
-        functions = [_read_function(each) for each in expand_namespace(tool)] if is_namespace(tool) else []
-        if functions:
-            tools.append(functions[0])
-            further += functions[1:]
-        elif (kind := text_field(tool, "type")) in ("function", "custom"):
-            tools.append(_read_function(tool))
-        else:
-            tools.append(HostTool(DIALECT, kind, raw))
+    """The tools by their places, which tool_paths() gives for each."""
+    tools = [tool for tool, _ in _placed_tools(body)]
     if tool_choice is None and body.has_value("tool_choice"):  # it names a tool of a host
-        return (*tools, *further)
-    return mark_offered_search((*tools, *further))
+        return tuple(tools)
+    return mark_offered_search(tools)
+
+
+def tool_paths(body: Body) -> Mapping[str, str]:
+    """The caller's paths of the tools whose place in the canonical chat is another one."""
+    paths = [path for _, path in _placed_tools(body)]
+    return {f"tools[{at}]": path for at, path in enumerate(paths) if path != f"tools[{at}]"}
+
+
+def _placed_tools(body: Body) -> list[tuple[Tool | HostTool, str]]:
+    """The tools, those of `tools` each at the caller's index, with their paths.
+
+    Behind them are the further functions of namespaces, and then the tools in items of the input: of several with one name the last, as a
+    search may find again what is known.
+    """
+    tools: list[tuple[Tool | HostTool, str]] = []
+    further: list[tuple[Tool | HostTool, str]] = []
+    of_items: dict[str, tuple[Tool | HostTool, str]] = {}
+    for placed in list_tools(body):
+        expanded = _expand_tool(placed.raw, placed.path)
+        if placed.path.startswith("tools["):
+            tools.append(expanded[0])
+            further += expanded[1:]
+        else:
+            of_items |= {tool.name if isinstance(tool, Tool) else tool.kind: (tool, path) for tool, path in expanded}
+    known = {tool.name if isinstance(tool, Tool) else tool.kind for tool, _ in (*tools, *further)}
+    return [*tools, *further, *(placed for name, placed in of_items.items() if name not in known)]
+
+
+def _expand_tool(raw: Raw, path: str) -> list[tuple[Tool | HostTool, str]]:
+    """A tool, or the functions of a namespace."""
+    tool = _object_decoder.decode(raw)
+    functions = expand_namespace(tool) if is_namespace(tool) else []
+    if functions:
+        return [(_read_function(function), f"{path}.tools[{at}]") for at, function in enumerate(functions)]
+    if (kind := text_field(tool, "type")) in ("function", "custom"):
+        return [(_read_function(tool), path)]
+    if is_callers_search(tool):
+        return [(_read_function(search_function(tool)), path)]
+    return [(HostTool(DIALECT, kind, raw), path)]
 
 
 def _read_function(tool: RawObject) -> Tool:
@@ -144,10 +175,14 @@ def _is_tool_name(tool: Mapping[str, Any]) -> bool:
     return tool.get("type") in ("function", "custom") and tool.keys() <= {"type", "name"}
 
 
-def _read_thinking(body: Body, extra: dict[str, Raw]) -> Thinking | None:
-    if not body.has_value("reasoning"):
+def _read_thinking(body: Body, extra: dict[str, Raw], settings: Settings) -> Thinking | None:
+    if settings.text is not None and text_field(_object_decoder.decode(settings.text), "type") != "text":
+        extra[settings.text_path] = settings.text  # checked nowhere, unlike that of `text`
+    if not body.has_value("reasoning") and settings.effort is None:
         return None
-    reasoning = _object_decoder.decode(body["reasoning"])
+    reasoning = _object_decoder.decode(body["reasoning"]) if body.has_value("reasoning") else {}
+    if settings.effort is not None:
+        reasoning["effort"] = settings.effort
     effort: Any = text_field(reasoning, "effort") or None
     summary = text_field(reasoning, "summary") or text_field(reasoning, "generate_summary") or None
     extra_reasoning = extra_fields(reasoning, "effort", "summary", "generate_summary")

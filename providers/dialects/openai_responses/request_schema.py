@@ -45,6 +45,7 @@ class Item(Struct):
     output: str | list[Part] | RawObject | None = None
     summary: list[Part] | None = None
     encrypted_content: str | None = None
+    tools: list[Raw] | None = None
 
 
 class ToolFormat(Struct):
@@ -98,6 +99,18 @@ class Reasoning(Struct):
 
 class StreamOptions(Struct):
     include_obfuscation: bool | None = None
+
+
+class CompactRequest(Struct):
+    """The documented fields of a request to /v1/responses/compact."""
+
+    model: str
+    input: str | list[Item] | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    service_tier: str | None = None
 
 
 class Request(Struct):

@@ -11,12 +11,14 @@ from msgspec import Raw
 from providers.canonical.chat import Citation, Opaque, OpaqueState, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.errors import NarthexError
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
+from providers.canonical.opaque_parts import opaque_kind
 from providers.dialect import ResponseMeta
 from providers.dialects.openai.service_tiers import write_service_tier
+from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.errors import write_response_error
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
-from providers.dialects.openai_responses.item_ids import id_prefix
-from providers.dialects.openai_responses.namespaces import read_qualified_names
+from providers.dialects.openai_responses.item_ids import id_prefix, item_id_of
+from providers.dialects.openai_responses.namespaces import read_call_names
 from providers.dialects.openai_responses.open_parts import OpenMessage, OpenPart
 from providers.dialects.openai_responses.output_events import OutputEvents
 from providers.dialects.openai_responses.response_object import response_head
@@ -24,6 +26,7 @@ from providers.dialects.openai_responses.usage import write_usage
 from providers.dialects.openai_responses.write_output_items import (
     call_opaque_state,
     is_other_phase,
+    is_search_call,
     wants_summary,
     write_call_item,
     write_citations,
@@ -46,7 +49,7 @@ class ResponsesStreamWriter:
         self._meta = meta
         self._response = response_head(meta)
         self._as_summary = wants_summary(meta)
-        self._names = read_qualified_names(meta.request_body)
+        self._names = read_call_names(meta.request_body)
         self._events = OutputEvents(meta)
         self._parts: dict[int, OpenPart] = {}
         self._message: OpenMessage | None = None
@@ -66,6 +69,8 @@ class ResponsesStreamWriter:
                 part.texts.append(event.text)
                 number = self._events.sequence_number
                 if not part.delta_prefix:
+                    if isinstance(part.part, ToolCall):
+                        return b""
                     return self._start_reasoning_text(part) + self._events.write_delta(part, event.text)
                 self._events.sequence_number = number + 1
                 return b'%b%b%b,"sequence_number":%d}\n\n' % (part.delta_prefix, _encode(event.text), part.delta_suffix, number)
@@ -123,9 +128,16 @@ class ResponsesStreamWriter:
             case Opaque():
                 closing = self._close_message()
                 output_index, id = self._events.reserve_item("rs")
+                closing += self._announce_compaction(output_index, part)
                 return closing + self._events.write_whole_item(output_index, write_opaque_item(id, part))
             case _:
                 assert_never(part)
+
+    def _announce_compaction(self, output_index: int, part: Opaque) -> bytes:
+        """The event that comes before a compaction."""
+        if part.origin != DIALECT or opaque_kind(part.raw) != "compaction":
+            return b""
+        return self._events.write("response.compaction.compacting", {"item_id": item_id_of(part.raw), "output_index": output_index})
 
     def _open_content(self, index: int, part: Text | Refusal) -> bytes:
         message, opening = self._message, b""
@@ -156,9 +168,11 @@ class ResponsesStreamWriter:
         return self._events.write_item_added(output_index, item) + self._write_initial_text(index, part.text)
 
     def _open_call(self, index: int, part: ToolCall) -> bytes:
-        output_index, id = self._events.reserve_item(id_prefix(part))
+        is_search = is_search_call(part, self._names)
+        output_index, id = self._events.reserve_item("tsc" if is_search else id_prefix(part))
         state = self._parts[index] = OpenPart(part, output_index, id)
-        state.set_delta_type("custom_tool_call_input" if part.custom else "function_call_arguments")
+        if not is_search:
+            state.set_delta_type("custom_tool_call_input" if part.custom else "function_call_arguments")
         return self._events.write_item_added(
             output_index, write_call_item(id, part, "", self._names, "in_progress")
         ) + self._write_initial_text(index, part.arguments)
@@ -250,7 +264,7 @@ class ResponsesStreamWriter:
 
     def _close_call(self, state: OpenPart, call: ToolCall, arguments: str, opaque_state: OpaqueState | None) -> bytes:
         input_field = {"input": arguments} if call.custom else {"name": call.name, "arguments": arguments}
-        done = self._events.write(f"{state.event_prefix}.done", {**state.event_head, **input_field})
+        done = self._events.write(f"{state.event_prefix}.done", {**state.event_head, **input_field}) if state.event_prefix else b""
         item = write_call_item(state.id, call, arguments, self._names)
         if opaque_state is None:
             return done + self._events.hold_item(state.output_index, item)

@@ -9,9 +9,10 @@ from msgspec import Raw
 from providers.canonical.carrier import encode_carrier
 from providers.canonical.chat import Citation, Opaque, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
 from providers.canonical.sse import to_single_line
+from providers.canonical.tool_calls import write_arguments
 from providers.dialect import ResponseMeta
 from providers.dialects.openai_responses.dialect_name import DIALECT
-from providers.dialects.openai_responses.namespaces import QualifiedNames
+from providers.dialects.openai_responses.namespaces import SEARCH_NAME, CallNames
 
 
 def write_message_item(id: str, content: Sequence[dict[str, Any]], status: str, phase: str | None = None) -> dict[str, Any]:
@@ -59,14 +60,22 @@ def write_reasoning_item(
     return item
 
 
-def write_call_item(id: str, call: ToolCall, arguments: str, names: QualifiedNames, status: str = "completed") -> dict[str, Any]:
-    """A call. `names` are the request's functions in namespaces, of which a call names both parts."""
+def write_call_item(id: str, call: ToolCall, arguments: str, names: CallNames, status: str = "completed") -> dict[str, Any]:
+    """A call. One of a function in a namespace names both parts."""
+    if is_search_call(call, names):
+        head = {"id": id, "type": "tool_search_call", "execution": "client", "call_id": call.id, "status": status}
+        return {**head, "arguments": write_arguments(arguments)}
     call_fields = {"call_id": call.id, "name": call.name}
-    if call.name in names:
-        call_fields["namespace"], call_fields["name"] = names[call.name]
+    if call.name in names.in_namespaces:
+        call_fields["namespace"], call_fields["name"] = names.in_namespaces[call.name]
     if call.custom:
         return {"id": id, "type": "custom_tool_call", "status": status, "input": arguments, **call_fields}
     return {"id": id, "type": "function_call", "status": status, "arguments": arguments, **call_fields}
+
+
+def is_search_call(part: Part, names: CallNames) -> bool:
+    """Whether a call is written as a search for tools, which has arguments as an object, and no events of their own."""
+    return names.has_search and isinstance(part, ToolCall) and part.name == SEARCH_NAME and not part.custom
 
 
 def may_be_cut_off(part: Part) -> bool:

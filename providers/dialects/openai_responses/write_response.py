@@ -10,12 +10,13 @@ from providers.dialect import ResponseMeta
 from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
 from providers.dialects.openai_responses.item_ids import id_prefix, item_id
-from providers.dialects.openai_responses.namespaces import read_qualified_names
+from providers.dialects.openai_responses.namespaces import CallNames, read_call_names
 from providers.dialects.openai_responses.response_object import response_head
 from providers.dialects.openai_responses.usage import write_usage
 from providers.dialects.openai_responses.write_output_items import (
     call_opaque_state,
     is_other_phase,
+    is_search_call,
     may_be_cut_off,
     wants_summary,
     write_call_item,
@@ -59,6 +60,7 @@ def _write_output(choice: Choice, meta: ResponseMeta) -> list[Any]:
     content: list[dict[str, Any]] | None = None
     phase: str | None = None
     logprobs = [write_logprob(each) for each in choice.logprobs or ()]
+    names: CallNames | None = None
     for part in choice.parts:
         if isinstance(part, Text | Refusal):
             if content is None or is_other_phase(part, phase):
@@ -69,7 +71,8 @@ def _write_output(choice: Choice, meta: ResponseMeta) -> list[Any]:
                 logprobs = []
             continue
         content = None
-        _append_item(output, part, meta)
+        names = names or read_call_names(meta.request_body)
+        _append_item(output, part, meta, names)
     if choice.parts and choice.finish_reason in INCOMPLETE_REASONS and may_be_cut_off(choice.parts[-1]):
         output[-1]["status"] = "incomplete"
     return output
@@ -81,15 +84,15 @@ def _write_content(part: Text | Refusal, logprobs: list[Raw]) -> dict[str, Any]:
     return write_text_content(part.text, write_citations(part.text, part.citations), logprobs)
 
 
-def _append_item(output: list[Any], part: Reasoning | ToolCall | Opaque, meta: ResponseMeta) -> None:
-    id = item_id(meta, id_prefix(part), len(output))
+def _append_item(output: list[Any], part: Reasoning | ToolCall | Opaque, meta: ResponseMeta, names: CallNames) -> None:
+    id = item_id(meta, "tsc" if is_search_call(part, names) else id_prefix(part), len(output))
     match part:
         case Reasoning():
             output.append(write_reasoning_item(id, part.text, part.opaque_state, as_summary=wants_summary(meta)))
         case ToolCall():
-            output.append(write_call_item(id, part, part.arguments, read_qualified_names(meta.request_body)))
+            output.append(write_call_item(id, part, part.arguments, names))
             if part.opaque_state is not None:
-                _append_item(output, Reasoning("", call_opaque_state(part, part.opaque_state)), meta)
+                _append_item(output, Reasoning("", call_opaque_state(part, part.opaque_state)), meta, names)
         case Opaque():
             output.append(write_opaque_item(id, part))
         case _:

@@ -84,7 +84,7 @@ class Bedrock(AwsHost):
     default_base_url: ClassVar[str | None] = _RUNTIME_BASE_URL
     model_in_url: ClassVar[bool] = True
     adapts_own_dialects: ClassVar[bool] = True
-    host_operations: ClassVar[Mapping[str, HostOperation]] = {
+    host_operations: Mapping[str, HostOperation] = {
         "openai_embeddings": BEDROCK_EMBEDDINGS,
         "anthropic_count_tokens": BEDROCK_COUNT_TOKENS,
     }

@@ -27,7 +27,7 @@ class Cohere(Provider):
     dialects: ClassVar[tuple[str, ...]] = (_COHERE_CHAT,)
     default_base_url: ClassVar[str | None] = "https://api.cohere.com"
     known_options: ClassVar[Mapping[str, str]] = {key: Provider.known_options[key] for key in ("stream", "stops_on_disconnect")}
-    host_operations: ClassVar[Mapping[str, HostOperation]] = {"openai_embeddings": COHERE_EMBEDDINGS}
+    host_operations: Mapping[str, HostOperation] = {"openai_embeddings": COHERE_EMBEDDINGS}
     constrained_dialects = frozenset({_COHERE_CHAT})
 
     def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx2.URL:

@@ -36,7 +36,7 @@ class GoogleAIStudio(Provider):
     model_in_url: ClassVar[bool] = True
     adapts_own_dialects: ClassVar[bool] = True
     restricted_fields: Mapping[str, str] = RESTRICTED_FIELDS
-    host_operations: ClassVar[Mapping[str, HostOperation]] = {
+    host_operations: Mapping[str, HostOperation] = {
         "openai_embeddings": GEMINI_EMBEDDINGS,
         "anthropic_count_tokens": GEMINI_COUNT_TOKENS,
     }

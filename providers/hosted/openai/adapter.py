@@ -9,6 +9,7 @@ from providers.canonical.errors import UpstreamError, UpstreamNotFound, Upstream
 from providers.canonical.raw_json import Body
 from providers.canonical.reclassify_error import as_overload
 from providers.dialects.openai_responses import remove_encrypted_reasoning
+from providers.hosted.openai.count_tokens import OPENAI_COUNT_TOKENS
 from providers.hosted.rules.foreign_members import drop_foreign_members
 from providers.hosted.rules.openai_models import OpenAIModels
 from providers.profiles.claude.models import find_profile
@@ -36,6 +37,8 @@ class OpenAI(OpenAIModels):
         self.thinking_fields = frozenset[str]() if self.is_openai_host else None
         # Whatever else serves OpenAI's API may be in the operator's network.
         self.is_self_hosted = not self.is_openai_host
+        if self.is_openai_host:
+            self.host_operations = {"anthropic_count_tokens": OPENAI_COUNT_TOKENS}
         self._account_headers: list[tuple[str, str]] = []
         for option in ("organization", "project"):
             value = options.get(option)

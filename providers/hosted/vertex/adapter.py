@@ -73,7 +73,7 @@ class Vertex(OpenAICompatible):
     adapts_own_dialects: ClassVar[bool] = True
     claude_host = VERTEX
     credential_chains: ClassVar[frozenset[str]] = frozenset({"google"})
-    host_operations: ClassVar[Mapping[str, HostOperation]] = {
+    host_operations: Mapping[str, HostOperation] = {
         "openai_embeddings": VERTEX_EMBEDDINGS,
         "anthropic_count_tokens": VERTEX_COUNT_TOKENS,
     }

@@ -75,7 +75,7 @@ def test_unsupported_fields_of_another_dialect_are_refused_or_reported(chat: Cha
     DIALECT.parse_request(body.write())
     left_out = {key for key, value in chat.extra.items() if value != Raw(b'""')}
     assert set(drop_policy.dropped) >= left_out
-    demands = left_out - {"truncation", "max_tool_calls"}  # hints, which are reported without permission
+    demands = left_out - {"truncation", "max_tool_calls", "reasoning.context"}  # hints, which are reported without permission
     assert ("top_k" in drop_policy.dropped) == (chat.top_k is not None)
     if demands or chat.top_k is not None:
         with pytest.raises(Unsupported):
