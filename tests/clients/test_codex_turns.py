@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from providers.canonical.chat import Part, Text, ToolCall
@@ -49,7 +49,7 @@ def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> 
     """)
 
 
-async def send(client: httpx.AsyncClient, body: dict[str, Any]) -> tuple[httpx.Response, list[dict[str, Any]]]:
+async def send(client: httpx2.AsyncClient, body: dict[str, Any]) -> tuple[httpx2.Response, list[dict[str, Any]]]:
     """The response, and the items that Codex takes from its events."""
     answer = await client.post("/v1/responses", json=body, headers=HEADERS)
     assert answer.status_code == 200, answer.text
@@ -82,7 +82,7 @@ def call_of(*parts: Part) -> Situation:
 
 
 @pytest.mark.parametrize("model", TRANSLATED)
-async def test_turns_with_tools_in_an_item_of_the_input_work(client: httpx.AsyncClient, engine: ScriptedEngine, model: str):
+async def test_turns_with_tools_in_an_item_of_the_input_work(client: httpx2.AsyncClient, engine: ScriptedEngine, model: str):
     arguments = json.dumps({"input": SOURCE})
     engine.script = respond_with(call_of(Text("Let me see."), ToolCall("call_1", "functions__exec", arguments)), DONE)
     question = message("user", "What is 1 + 1?")
@@ -101,7 +101,7 @@ async def test_turns_with_tools_in_an_item_of_the_input_work(client: httpx.Async
 
 
 @pytest.mark.parametrize("model", TRANSLATED)
-async def test_search_that_the_caller_executes_is_a_function_elsewhere(client: httpx.AsyncClient, engine: ScriptedEngine, model: str):
+async def test_search_that_the_caller_executes_is_a_function_elsewhere(client: httpx2.AsyncClient, engine: ScriptedEngine, model: str):
     engine.script = respond_with(
         call_of(ToolCall("call_1", "tool_search", '{"query": "mail"}')), call_of(ToolCall("call_2", "mail__send", '{"to": "Ada"}'))
     )
@@ -119,7 +119,7 @@ async def test_search_that_the_caller_executes_is_a_function_elsewhere(client: h
 
 
 @pytest.mark.parametrize("model", ["codex-vllm", "codex-claude"])
-async def test_last_configuration_update_is_in_force(client: httpx.AsyncClient, engine: ScriptedEngine, model: str):
+async def test_last_configuration_update_is_in_force(client: httpx2.AsyncClient, engine: ScriptedEngine, model: str):
     engine.script = respond_with(DONE)
     updates = [{"type": "configuration_update", "reasoning": {"effort": effort}} for effort in ("low", "high")]
     await send(client, lite_body(model, updates[0], message("user", "Hello."), updates[1], message("user", "So?")))
@@ -128,14 +128,14 @@ async def test_last_configuration_update_is_in_force(client: httpx.AsyncClient, 
     assert effort == "high"
 
 
-async def test_text_format_of_an_update_is_refused_where_it_cannot_be_checked(client: httpx.AsyncClient):
+async def test_text_format_of_an_update_is_refused_where_it_cannot_be_checked(client: httpx2.AsyncClient):
     format = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
     update = {"type": "configuration_update", "text": {"format": format}}
     answer = await client.post("/v1/responses", json=lite_body("codex-vllm", update, message("user", "Hello.")))
     assert (answer.status_code, answer.json()["error"]["param"]) == (422, "input[4].text")
 
 
-async def test_openai_gets_items_and_headers_as_they_came(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_openai_gets_items_and_headers_as_they_came(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = respond_with(DONE)
     update = {"type": "configuration_update", "reasoning": {"effort": "low"}}
     body = lite_body("codex-openai", update, message("user", "Hello."))
@@ -147,14 +147,14 @@ async def test_openai_gets_items_and_headers_as_they_came(client: httpx.AsyncCli
     assert received.headers["x-codex-beta-features"] == "remote_compaction_v2"
 
 
-async def test_headers_of_codex_reach_no_other_host(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_headers_of_codex_reach_no_other_host(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = respond_with(DONE)
     await send(client, lite_body("codex-vllm-responses", message("user", "Hello.")))
     (received,) = [request for request in engine.requests if request.body]
     assert not any("codex" in name for name in received.headers)
 
 
-async def test_complete_response_is_held_to_the_grammar_of_a_tool(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_complete_response_is_held_to_the_grammar_of_a_tool(client: httpx2.AsyncClient, engine: ScriptedEngine):
     sum_tool = {"type": "custom", "name": "sum", "format": {"type": "grammar", "syntax": "regex", "definition": r"\d+ \+ \d+"}}
     body = {"model": "codex-claude", "input": "Add.", "tools": [sum_tool], "max_output_tokens": 100}
     calls: Sequence[Situation] = [call_of(ToolCall("call_1", "sum", json.dumps({"input": text}))) for text in ("1 + 2", "one and two")]
@@ -167,7 +167,7 @@ async def test_complete_response_is_held_to_the_grammar_of_a_tool(client: httpx.
 @pytest.mark.parametrize(
     "tools, param", [([{"type": "function"}], "input[0].tools[0].name"), ([1], "input[0].tools[0]"), (None, "input[0].tools")]
 )
-async def test_malformed_tools_in_an_item_are_refused_by_their_path(client: httpx.AsyncClient, tools: Any, param: str):
+async def test_malformed_tools_in_an_item_are_refused_by_their_path(client: httpx2.AsyncClient, tools: Any, param: str):
     item = {"type": "additional_tools", "role": "developer", "tools": tools}
     answer = await client.post("/v1/responses", json={"model": "codex-vllm", "input": [item]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
@@ -175,7 +175,7 @@ async def test_malformed_tools_in_an_item_are_refused_by_their_path(client: http
 
 @pytest.mark.parametrize("model", TRANSLATED)
 async def test_session_behind_a_provider_called_openai_survives_its_compaction(
-    client: httpx.AsyncClient, engine: ScriptedEngine, model: str
+    client: httpx2.AsyncClient, engine: ScriptedEngine, model: str
 ):
     """Codex then sends its tools, its instructions, the user's messages, the compaction and the new message."""
     summary = "The planted fact: the port is 4711."

@@ -5,7 +5,7 @@ Source: openai-python 3, resources/responses/input_tokens.py, read 2026-11. Not 
 
 from collections.abc import Callable
 
-import httpx
+import httpx2
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ def _write_count_request(body: Body, model: str, may_drop: Callable[[str], bool]
     return Body(model=model, **{key: written[key] for key in _COUNTED_FIELDS if key in written}), policy.dropped
 
 
-def _read_count(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
+def _read_count(raw: bytes, headers: httpx2.Headers, meta: ResponseMeta) -> bytes:
     """Anthropic's response for a count of OpenAI. Raises InvalidUpstreamResponse, or the error that the body holds."""
     error = find_error(Body.read_response(raw))
     if error is not None:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from google import genai
 from google.genai import errors, types
@@ -393,7 +393,7 @@ async def test_request_is_recorded_with_its_model_and_normal_messages(service: S
         answer = await client.post(f"/v1beta/models/{NAMES[CHAT]}:streamGenerateContent?alt=sse", json={**body, "tools": TOOLS})
     record = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
     assert (record["route"], record["model"], record["outcome"]) == (GEMINI, NAMES[CHAT], "answered")
-    assert httpx.codes.is_success(record["status"])
+    assert httpx2.codes.is_success(record["status"])
 
 
 async def test_candidates_are_requested_one_by_one_where_a_target_gives_one(sdk: Any, engine: ScriptedEngine):

@@ -10,7 +10,7 @@ from tests.support.processes.valkey_sets import Cluster, SentinelSet, cluster, s
 
 __all__ = ["cluster", "sentinel_set"]
 
-# httpx leaves a socket to the garbage collector if it is cancelled while it connects.
+# httpx2 leaves a socket to the garbage collector if it is cancelled while it connects.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 _FAILOVERS = 3

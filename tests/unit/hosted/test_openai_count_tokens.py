@@ -2,7 +2,7 @@
 
 import json
 
-import httpx
+import httpx2
 import pytest
 
 from providers.canonical.errors import InvalidUpstreamResponse
@@ -30,9 +30,9 @@ def test_openai_counts_a_request_of_messages():
 def test_count_of_openai_is_anthropics():
     operation = build_provider("openai", "openai", {}).host_operations[COUNT]
     raw = b'{"object": "response.input_tokens", "input_tokens": 11}'
-    assert json.loads(operation.read_response(raw, httpx.Headers(), META)) == {"input_tokens": 11}
+    assert json.loads(operation.read_response(raw, httpx2.Headers(), META)) == {"input_tokens": 11}
     with pytest.raises(InvalidUpstreamResponse):
-        operation.read_response(b"{}", httpx.Headers(), META)
+        operation.read_response(b"{}", httpx2.Headers(), META)
 
 
 def test_other_servers_of_the_dialect_count_nothing():

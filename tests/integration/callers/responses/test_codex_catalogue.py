@@ -1,6 +1,6 @@
 """GET /v1/models?client_version=VERSION: the catalogue of the Codex CLI, from what is configured."""
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes.service import Service
@@ -31,7 +31,7 @@ def models(service: Service) -> None:
     """)
 
 
-async def test_every_model_can_be_chosen_in_codex(client: httpx.AsyncClient):
+async def test_every_model_can_be_chosen_in_codex(client: httpx2.AsyncClient):
     answer = await client.get("/v1/models", params={"client_version": "0.171.0"})
     assert set(answer.json()) == {"models"}
     by_name = {model["slug"]: model for model in answer.json()["models"]}
@@ -44,5 +44,5 @@ async def test_every_model_can_be_chosen_in_codex(client: httpx.AsyncClient):
     assert len({model["priority"] for model in by_name.values()}) == len(by_name)
 
 
-async def test_list_keeps_its_shape_without_the_parameter(client: httpx.AsyncClient):
+async def test_list_keeps_its_shape_without_the_parameter(client: httpx2.AsyncClient):
     assert (await client.get("/v1/models")).json()["object"] == "list"

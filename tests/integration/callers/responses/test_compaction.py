@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -88,7 +88,7 @@ async def test_trigger_brings_one_compaction_in_a_stream(sdk: openai.AsyncOpenAI
     assert events[-1].response.usage.output_tokens == 9
 
 
-async def test_compaction_is_recorded_and_charged_as_an_inference(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+async def test_compaction_is_recorded_and_charged_as_an_inference(client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine):
     engine.script = respond_with(SUMMARIZED)
     answer = await client.post("/v1/responses/compact", json={"model": "claude", "input": CONVERSATION})
     assert answer.status_code == 200 and answer.headers["x-narthex-emulated"] == "compaction_trigger"
@@ -109,7 +109,7 @@ async def test_stored_conversation_is_compacted_by_its_id(sdk: openai.AsyncOpenA
     assert later.output_text == "Ada." and SUMMARY in written(received(engine)[-1])
 
 
-async def test_second_compaction_replaces_the_first_and_what_the_model_did(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_second_compaction_replaces_the_first_and_what_the_model_did(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = respond_with(SUMMARIZED, SUMMARIZED, ANSWER)
     body: dict[str, Any] = {"model": "claude", "input": CONVERSATION}
     first = (await client.post("/v1/responses/compact", json=body)).json()["output"]
@@ -122,7 +122,7 @@ async def test_second_compaction_replaces_the_first_and_what_the_model_did(clien
     assert asked.count("And a dog.") == 2 and "Be brief." in asked
 
 
-async def test_openai_compacts_itself_and_gets_its_own_items_back(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_openai_compacts_itself_and_gets_its_own_items_back(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def script(request: ReceivedRequest) -> None:
         usage = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
         answer = {
@@ -144,19 +144,19 @@ async def test_openai_compacts_itself_and_gets_its_own_items_back(client: httpx.
     assert second.body["input"] == answer.json()["output"]
 
 
-async def test_summary_of_ours_never_reaches_openai_as_an_item(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_summary_of_ours_never_reaches_openai_as_an_item(client: httpx2.AsyncClient, engine: ScriptedEngine):
     engine.script = respond_with(SUMMARIZED, ANSWER)
     compacted = (await client.post("/v1/responses/compact", json={"model": "claude", "input": CONVERSATION})).json()["output"]
     await client.post("/v1/responses", json={"model": "compacting-openai", "input": compacted})
     assert SUMMARY in written(received(engine)[1]) and '"compaction"' not in written(received(engine)[1])
 
 
-async def test_item_of_openai_is_refused_by_name_elsewhere(client: httpx.AsyncClient):
+async def test_item_of_openai_is_refused_by_name_elsewhere(client: httpx2.AsyncClient):
     answer = await client.post("/v1/responses", json={"model": "claude", "input": [OPENAI_ITEM, *CONVERSATION[:2]]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (422, "input[0]")
 
 
-async def test_summary_of_another_team_is_refused(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+async def test_summary_of_another_team_is_refused(client: httpx2.AsyncClient, service: Service, engine: ScriptedEngine):
     engine.script = respond_with(SUMMARIZED)
     compacted = (await client.post("/v1/responses/compact", json={"model": "claude", "input": CONVERSATION})).json()["output"]
     other = {"authorization": f"Bearer {service.run('keys', 'create', '--team', 'strangers', '--quiet').stdout.strip()}"}
@@ -173,13 +173,13 @@ async def test_summary_of_another_team_is_refused(client: httpx.AsyncClient, ser
     ],
     ids=["not last", "alone"],
 )
-async def test_misplaced_trigger_is_refused(client: httpx.AsyncClient, body: dict[str, Any], param: str):
+async def test_misplaced_trigger_is_refused(client: httpx2.AsyncClient, body: dict[str, Any], param: str):
     answer = await client.post("/v1/responses", json={"model": "claude", **body})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
 @pytest.mark.parametrize(("body", "param"), [({}, "input"), ({"input": "Hi", "stream": True}, "stream"), ({"input": 1}, "input")])
-async def test_invalid_compaction_is_refused(client: httpx.AsyncClient, body: dict[str, Any], param: str):
+async def test_invalid_compaction_is_refused(client: httpx2.AsyncClient, body: dict[str, Any], param: str):
     answer = await client.post("/v1/responses/compact", json={"model": "claude", **body})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
@@ -192,7 +192,7 @@ async def test_invalid_compaction_is_refused(client: httpx.AsyncClient, body: di
     ],
     ids=["no summary", "cut off"],
 )
-async def test_response_without_a_whole_summary_is_an_error(client: httpx.AsyncClient, engine: ScriptedEngine, situation: Situation):
+async def test_response_without_a_whole_summary_is_an_error(client: httpx2.AsyncClient, engine: ScriptedEngine, situation: Situation):
     engine.script = respond_with(situation)
     answer = await client.post("/v1/responses", json={"model": "claude", "input": [*CONVERSATION, TRIGGER], "tools": TOOLS})
     assert answer.status_code == 502 and "summary" in answer.json()["error"]["message"]

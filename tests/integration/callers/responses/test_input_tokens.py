@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -34,7 +34,7 @@ async def test_target_that_counts_gets_the_request(sdk: openai.AsyncOpenAI, engi
     assert request.body["system"] == "Be brief." and request.body["tools"][0]["name"] == "now" and "max_tokens" not in request.body
 
 
-async def test_gemini_counts_what_codex_sends(client: httpx.AsyncClient, engine: ScriptedEngine):
+async def test_gemini_counts_what_codex_sends(client: httpx2.AsyncClient, engine: ScriptedEngine):
     async def script(request: ReceivedRequest) -> None:
         await request.respond(200, b'{"totalTokens": 7}')
 
@@ -46,7 +46,7 @@ async def test_gemini_counts_what_codex_sends(client: httpx.AsyncClient, engine:
     assert "functions__exec" in json.dumps(request.body) and request.path.endswith(":countTokens")
 
 
-async def test_count_is_estimated_where_no_target_counts(client: httpx.AsyncClient):
+async def test_count_is_estimated_where_no_target_counts(client: httpx2.AsyncClient):
     body = {"model": "scripted", "input": [{"role": "user", "content": "word " * 300}]}
     answer = await client.post("/v1/responses/input_tokens", json=body)
     assert answer.status_code == 200 and answer.headers["x-narthex-emulated"] == "input_tokens"
@@ -62,7 +62,7 @@ async def test_history_of_a_stored_response_counts(sdk: openai.AsyncOpenAI, engi
     assert "A long story." in json.dumps(engine.requests[-1].body)
 
 
-async def test_errors_have_openais_shape(client: httpx.AsyncClient):
+async def test_errors_have_openais_shape(client: httpx2.AsyncClient):
     answer = await client.post("/v1/responses/input_tokens", json={"model": "claude", "input": [{"type": "function_call"}]})
     assert answer.status_code == 400 and set(answer.json()) == {"error"} and answer.json()["error"]["param"] == "input[0].call_id"
     unknown = await client.post("/v1/responses/input_tokens", json={"model": "nobody", "input": "Hi"})
