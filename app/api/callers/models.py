@@ -88,7 +88,7 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
         tag="Callers",
         summary="List the models that a key may use",
         description="In Anthropic's shape for requests with `anthropic-version`, as a catalogue of the Codex CLI with `client_version`.",
-        parameters={PARAMETER: TEXT},
+        parameters={PARAMETER: {"type": "string", "description": "The version of the Codex CLI that asks for its catalogue."}},
         response={"anyOf": [list_of(_MODEL, object=TEXT), list_of(_MODEL, has_more={"type": "boolean"}), object_with(models=ITEMS)]},
     ),
     CallerRoute(

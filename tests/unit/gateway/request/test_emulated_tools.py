@@ -224,10 +224,15 @@ def test_other_emulation_comes_on_top():
     assert reported(translated) == ("n", "stop", "tools") and len(translated.parts) == 2
 
 
+def test_tool_for_free_text_is_described_as_a_function_of_one_argument():
+    translated = translate("mini_sglang", tools=[{"type": "custom", "custom": {"name": "run_sql"}}])
+    assert reported(translated) == ("tools", "tools (custom)")
+    assert b"run_sql" in translated.raw and b"Takes free text" in translated.raw and b'"tools"' not in translated.raw
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools"),
         ({"tools": TOOLS, "guided_grammar": 'root ::= "yes"'}, "tools"),
         ({"tools": TOOLS, "logit_bias": {"1": 5}}, "logit_bias"),
         ({"tools": TOOLS, "logprobs": True}, "tools"),
