@@ -5,14 +5,13 @@ import functools
 from collections.abc import Callable, Iterable
 
 from app.api.callers.stream_relay import StreamRelay
-from app.api.server.anthropic_ratelimits import budget_headers, to_anthropic_headers
+from app.api.server.anthropic_ratelimits import write_limit_headers
 from app.api.server.http_call import HttpCall
 from app.api.server.response_headers import error_headers
 from app.billing.cost import format_usd
 from app.domain.exchange import Attempt
 from app.domain.snapshot import Plan
 from app.gateway.experiments.header_names import write_header_name
-from app.gateway.limits.reservation import Reservation
 from app.gateway.state.context import RequestContext
 from app.gateway.state.stages import Admitted, Attempted, ExchangeRecord, Planned, Replayed
 from app.store.redis.idempotent_responses import StoredResponse
@@ -175,7 +174,7 @@ class HttpResponseSink:
                 if planned.plan.variant is not None:
                     fields += _plan_headers(planned.plan, attempted.served_variant if include_served else None)
                 if planned.reservation is not None:
-                    fields += self._rate_limit_headers(planned.reservation)
+                    fields += write_limit_headers(planned.reservation, anthropic=self._is_anthropic)
                 if context.cost_microusd is not None:
                     fields += b"x-narthex-cost-usd: %b\r\n" % format_usd(context.cost_microusd)
                 if not include_served:
@@ -193,21 +192,13 @@ class HttpResponseSink:
                 fields = _inference_headers(context, admitted.episode.id, ())
                 if plan.variant is not None:
                     fields += _plan_headers(plan, None)
-                return fields if reservation is None else fields + self._rate_limit_headers(reservation)
+                return fields if reservation is None else fields + write_limit_headers(reservation, anthropic=self._is_anthropic)
             case Admitted(episode=episode):
                 return _inference_headers(context, episode.id, ())
             case Replayed(response=response):
                 return _replay_headers(context, response)
             case _:
                 return _inference_headers(context, None, ())
-
-    def _rate_limit_headers(self, reservation: Reservation) -> bytes:
-        headers = reservation.headers
-        if self._is_anthropic:
-            headers = to_anthropic_headers(headers)
-            if (budget := reservation.fullest_budget) is not None:
-                headers += budget_headers(budget)
-        return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
 def _inference_headers(

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from app.api.server.http_call import Header
 from app.gateway.limits.budget_standing import BudgetStanding
+from app.gateway.limits.reservation import Reservation
 from providers.canonical.errors import LimitExceeded
 
 _OPENAI_PREFIX = b"x-ratelimit-"
@@ -19,6 +20,16 @@ _UNIFIED = b"anthropic-ratelimit-unified-"
 _WARNING_SHARES = (b"0.95", b"0.75")
 _PERIODS = {"day": b"daily", "week": b"weekly", "month": b"monthly"}
 _DURATION = re.compile(rb"(?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)?|(\d+)ms")
+
+
+def write_limit_headers(reservation: Reservation, *, anthropic: bool) -> bytes:
+    """Writes what a response says of the rules that its request took from; `anthropic` says it as Anthropic does, and of budgets, too."""
+    headers = reservation.headers
+    if anthropic:
+        headers = to_anthropic_headers(headers)
+        if (budget := reservation.fullest_budget) is not None:
+            headers += budget_headers(budget)
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
 def to_anthropic_headers(headers: Iterable[Header]) -> list[Header]:

@@ -459,7 +459,7 @@ async def test_recorded_request_is_shown_as_messages(service: Service, sdk: Any,
     assert "get_weather" in json.dumps(shown["output"]) and "get_weather" in json.dumps(shown["tools"])
 
 
-async def test_limit_is_told_in_googles_shape(service: Service, sdk: Any, engine: ScriptedEngine):
+async def test_refusal_by_a_limit_has_googles_shape(service: Service, sdk: Any, engine: ScriptedEngine):
     service.apply("""
         [teams.google-limited]
         [[limits]]
