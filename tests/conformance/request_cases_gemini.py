@@ -49,11 +49,11 @@ def contents(*turns: Any) -> dict[str, Any]:
     return {"contents": list(turns)}
 
 
-def said(*parts: Any) -> dict[str, Any]:
+def user_turn(*parts: Any) -> dict[str, Any]:
     return {"role": "user", "parts": [{"text": part} if isinstance(part, str) else part for part in parts]}
 
 
-def answered(*parts: Any) -> dict[str, Any]:
+def model_turn(*parts: Any) -> dict[str, Any]:
     return {"role": "model", "parts": [{"text": part} if isinstance(part, str) else part for part in parts]}
 
 
@@ -92,7 +92,7 @@ def reported(param: str, targets: tuple[str, ...] = ALL) -> Mapping[str, Outcome
 
 _UNNAMED_PDF = {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PDF}"}}
 _ANSWER_FORMAT = {"type": "json_schema", "name": "answer", "schema": SCHEMA, "strict": True}
-_THOUGHT = contents(said("Hello"), answered({"text": "Hm.", "thought": True}, "Hi."), said("So?"))
+_THOUGHT = contents(user_turn("Hello"), model_turn({"text": "Hm.", "thought": True}, "Hi."), user_turn("So?"))
 _PLAIN = {
     CHAT: chat(user("Hello"), assistant("Hi."), user("So?")),
     RESPONSES: responses(user("Hello"), assistant("Hi."), user("So?")),
@@ -100,29 +100,29 @@ _PLAIN = {
 }
 
 GEMINI_REQUESTS: Mapping[str, GeminiRequest] = {
-    "conversation": (contents(said("Hello"), answered("Good day."), said("Go on.")), {}),
+    "conversation": (contents(user_turn("Hello"), model_turn("Good day."), user_turn("Go on.")), {}),
     "system prompt": ({"systemInstruction": {"parts": [{"text": "Be brief."}]}}, {}),
     "system message in the middle": (
-        contents(said("Hello"), answered("Hi."), {"role": "system", "parts": [{"text": "Be brief."}]}, said("Go on.")),
+        contents(user_turn("Hello"), model_turn("Hi."), {"role": "system", "parts": [{"text": "Be brief."}]}, user_turn("Go on.")),
         {},
     ),
     "prefill of the response": (
-        contents(said("Hello"), answered("Dear")),
+        contents(user_turn("Hello"), model_turn("Dear")),
         {
             CHAT: Translated(chat(user("Hello"), assistant("Dear"))),
             RESPONSES: Translated(responses(user("Hello"), assistant("Dear"))),
             ANTHROPIC: Translated(anthropic(user("Hello"), assistant("Dear"))),
         },
     ),
-    "image by URL": (contents(said("What?", {"fileData": {"mimeType": "image/png", "fileUri": IMAGE_URL}})), {}),
-    "image as data": (contents(said(inline("image/png", PNG))), {}),
-    "PDF by URL": (contents(said("Sum up.", {"fileData": {"mimeType": "application/pdf", "fileUri": PDF_URL}})), {}),
-    "PDF as data": (contents(said(inline("application/pdf", PDF, displayName="a.pdf"))), {}),
+    "image by URL": (contents(user_turn("What?", {"fileData": {"mimeType": "image/png", "fileUri": IMAGE_URL}})), {}),
+    "image as data": (contents(user_turn(inline("image/png", PNG))), {}),
+    "PDF by URL": (contents(user_turn("Sum up.", {"fileData": {"mimeType": "application/pdf", "fileUri": PDF_URL}})), {}),
+    "PDF as data": (contents(user_turn(inline("application/pdf", PDF, displayName="a.pdf"))), {}),
     "file stored at the host": (
-        contents(said({"fileData": {"fileUri": "https://generativelanguage.googleapis.com/v1beta/files/1"}})),
+        contents(user_turn({"fileData": {"fileUri": "https://generativelanguage.googleapis.com/v1beta/files/1"}})),
         refused("contents[0].parts[0]"),
     ),
-    "audio": (contents(said(inline("audio/wav", WAV))), refused("contents[0].parts[0]", (ANTHROPIC,))),
+    "audio": (contents(user_turn(inline("audio/wav", WAV))), refused("contents[0].parts[0]", (ANTHROPIC,))),
     "tools": (GEMINI_TOOLS, {}),
     "tool choice: auto": (choice("AUTO"), {}),
     "tool choice: none": (choice("NONE"), {}),
@@ -141,17 +141,17 @@ GEMINI_REQUESTS: Mapping[str, GeminiRequest] = {
             ),
         },
     ),
-    "call and result": (contents(said("Hello"), answered(called()), said(resulted({"output": "18 degrees"}))), {}),
+    "call and result": (contents(user_turn("Hello"), model_turn(called()), user_turn(resulted({"output": "18 degrees"}))), {}),
     "parallel calls and results": (
         contents(
-            said("Hello"),
-            answered("Looking.", called(), called("call_2")),
-            said(resulted({"output": "18"}), resulted({"output": "19"}, "call_2"), "So?"),
+            user_turn("Hello"),
+            model_turn("Looking.", called(), called("call_2")),
+            user_turn(resulted({"output": "18"}), resulted({"output": "19"}, "call_2"), "So?"),
         ),
         {},
     ),
     "result with `is_error`": (
-        contents(said("Hello"), answered(called()), said(resulted({"error": "no such city"}))),
+        contents(user_turn("Hello"), model_turn(called()), user_turn(resulted({"error": "no such city"}))),
         {
             CHAT: DropReported(
                 ("contents[2].parts[0].is_error",),
@@ -164,7 +164,7 @@ GEMINI_REQUESTS: Mapping[str, GeminiRequest] = {
         },
     ),
     "result with an image": (
-        contents(said("Hello"), answered(called()), said(resulted({"output": "Here:"}, parts=[inline("image/png", PNG)]))),
+        contents(user_turn("Hello"), model_turn(called()), user_turn(resulted({"output": "Here:"}, parts=[inline("image/png", PNG)]))),
         {},
     ),
     "tools run by the host": ({"tools": [{"googleSearch": {}}]}, refused("tools[0].googleSearch")),
@@ -235,7 +235,7 @@ GEMINI_REQUESTS: Mapping[str, GeminiRequest] = {
         },
     ),
     "signed call (Google's)": (
-        contents(said("Hello"), answered(called(thoughtSignature="QUJD")), said(resulted({"output": "18"}))),
+        contents(user_turn("Hello"), model_turn(called(thoughtSignature="QUJD")), user_turn(resulted({"output": "18"}))),
         {
             CHAT: DropReported(("thoughtSignature",), chat(user("Hello"), assistant(None, tool_calls=[CHAT_CALL]), chat_result("18"))),
             RESPONSES: DropReported(("thoughtSignature",), responses(user("Hello"), RESPONSES_CALL, responses_result("18"))),
