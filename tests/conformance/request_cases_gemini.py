@@ -53,7 +53,7 @@ def user_turn(*parts: Any) -> dict[str, Any]:
     return {"role": "user", "parts": [{"text": part} if isinstance(part, str) else part for part in parts]}
 
 
-def answered(*parts: Any) -> dict[str, Any]:
+def model_turn(*parts: Any) -> dict[str, Any]:
     return {"role": "model", "parts": [{"text": part} if isinstance(part, str) else part for part in parts]}
 
 
@@ -92,7 +92,7 @@ def reported(param: str, targets: tuple[str, ...] = ALL) -> Mapping[str, Outcome
 
 _UNNAMED_PDF = {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PDF}"}}
 _ANSWER_FORMAT = {"type": "json_schema", "name": "answer", "schema": SCHEMA, "strict": True}
-_THOUGHT = contents(user_turn("Hello"), answered({"text": "Hm.", "thought": True}, "Hi."), user_turn("So?"))
+_THOUGHT = contents(user_turn("Hello"), model_turn({"text": "Hm.", "thought": True}, "Hi."), user_turn("So?"))
 _PLAIN = {
     CHAT: chat(user("Hello"), assistant("Hi."), user("So?")),
     RESPONSES: responses(user("Hello"), assistant("Hi."), user("So?")),
@@ -100,14 +100,14 @@ _PLAIN = {
 }
 
 GEMINI_REQUESTS: Mapping[str, GeminiRequest] = {
-    "conversation": (contents(user_turn("Hello"), answered("Good day."), user_turn("Go on.")), {}),
+    "conversation": (contents(user_turn("Hello"), model_turn("Good day."), user_turn("Go on.")), {}),
     "system prompt": ({"systemInstruction": {"parts": [{"text": "Be brief."}]}}, {}),
     "system message in the middle": (
-        contents(user_turn("Hello"), answered("Hi."), {"role": "system", "parts": [{"text": "Be brief."}]}, user_turn("Go on.")),
+        contents(user_turn("Hello"), model_turn("Hi."), {"role": "system", "parts": [{"text": "Be brief."}]}, user_turn("Go on.")),
         {},
     ),
     "prefill of the response": (
-        contents(user_turn("Hello"), answered("Dear")),
+        contents(user_turn("Hello"), model_turn("Dear")),
         {
             CHAT: Translated(chat(user("Hello"), assistant("Dear"))),
             RESPONSES: Translated(responses(user("Hello"), assistant("Dear"))),
@@ -141,17 +141,17 @@ GEMINI_REQUESTS: Mapping[str, GeminiRequest] = {
             ),
         },
     ),
-    "call and result": (contents(user_turn("Hello"), answered(called()), user_turn(resulted({"output": "18 degrees"}))), {}),
+    "call and result": (contents(user_turn("Hello"), model_turn(called()), user_turn(resulted({"output": "18 degrees"}))), {}),
     "parallel calls and results": (
         contents(
             user_turn("Hello"),
-            answered("Looking.", called(), called("call_2")),
+            model_turn("Looking.", called(), called("call_2")),
             user_turn(resulted({"output": "18"}), resulted({"output": "19"}, "call_2"), "So?"),
         ),
         {},
     ),
     "result with `is_error`": (
-        contents(user_turn("Hello"), answered(called()), user_turn(resulted({"error": "no such city"}))),
+        contents(user_turn("Hello"), model_turn(called()), user_turn(resulted({"error": "no such city"}))),
         {
             CHAT: DropReported(
                 ("contents[2].parts[0].is_error",),
@@ -164,7 +164,7 @@ GEMINI_REQUESTS: Mapping[str, GeminiRequest] = {
         },
     ),
     "result with an image": (
-        contents(user_turn("Hello"), answered(called()), user_turn(resulted({"output": "Here:"}, parts=[inline("image/png", PNG)]))),
+        contents(user_turn("Hello"), model_turn(called()), user_turn(resulted({"output": "Here:"}, parts=[inline("image/png", PNG)]))),
         {},
     ),
     "tools run by the host": ({"tools": [{"googleSearch": {}}]}, refused("tools[0].googleSearch")),
@@ -235,7 +235,7 @@ GEMINI_REQUESTS: Mapping[str, GeminiRequest] = {
         },
     ),
     "signed call (Google's)": (
-        contents(user_turn("Hello"), answered(called(thoughtSignature="QUJD")), user_turn(resulted({"output": "18"}))),
+        contents(user_turn("Hello"), model_turn(called(thoughtSignature="QUJD")), user_turn(resulted({"output": "18"}))),
         {
             CHAT: DropReported(("thoughtSignature",), chat(user("Hello"), assistant(None, tool_calls=[CHAT_CALL]), chat_result("18"))),
             RESPONSES: DropReported(("thoughtSignature",), responses(user("Hello"), RESPONSES_CALL, responses_result("18"))),
