@@ -41,7 +41,8 @@ class GeminiCaller:
             return types.GenerateContentResponse.model_validate(json.loads(body))
         _assert_stream_contract(body)
         self._transport.set_stream(body)
-        chunks = list(self._sdk.models.generate_content_stream(model="a name", contents="Hello"))
+        models: Any = self._sdk.models  # its methods have parameters whose types are not known
+        chunks = list(models.generate_content_stream(model="a name", contents="Hello"))
         return _joined(chunks)
 
     def summarize(self, response: types.GenerateContentResponse) -> SdkResponse:

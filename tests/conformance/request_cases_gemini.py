@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tests.conformance.request_case import (
     DropReported,
+    FeatureGroup,
     Outcome,
     Refused,
     RequestCase,
@@ -262,7 +263,7 @@ GEMINI_REQUESTS: Mapping[str, GeminiRequest] = {
 }
 
 # Cases of Gemini's callers alone, by the group that they are in.
-_OWN_CASES = (
+_OWN_CASES: tuple[tuple[FeatureGroup, str], ...] = (
     ("history", "signed call (Google's)"),
     ("hints", "safety settings"),
     ("tools", "functions that obey their schemas"),

@@ -40,5 +40,6 @@ async def google_sdk(service: Service, engine: ScriptedEngine) -> AsyncGenerator
         yield client
 
 
-def sdk_of(service: Service, **options: Any) -> genai.Client:
+def sdk_of(service: Service, **options: Any) -> Any:
+    """A client of Google's SDK, whose methods have parameters of types that are not known."""
     return genai.Client(api_key=options.pop("key", service.key), http_options=types.HttpOptions(base_url=service.url, **options))

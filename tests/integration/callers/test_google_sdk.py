@@ -156,8 +156,8 @@ async def test_signature_of_gemini_is_sent_back_unchanged(sdk: Any, engine: Scri
     signature = b"signed by google"
 
     async def script(request: ReceivedRequest) -> None:
-        part = {"functionCall": {"name": "get_weather", "args": {}}, "thoughtSignature": base64.b64encode(signature).decode()}
-        candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
+        part: Any = {"functionCall": {"name": "get_weather", "args": {}}, "thoughtSignature": base64.b64encode(signature).decode()}
+        candidate: Any = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
         await request.respond(200, json.dumps({"candidates": [candidate], "usageMetadata": {"promptTokenCount": 1}}).encode())
 
     engine.script = script

@@ -55,7 +55,7 @@ def test_what_is_no_object_stays_as_it_is(sent: bytes, written: bytes):
 
 
 def test_both_spellings_of_fields_mean_the_same():
-    snake = {
+    snake: dict[str, Any] = {
         "system_instruction": {"parts": [{"text": "Be brief."}]},
         "generation_config": {
             "max_output_tokens": 5,
@@ -67,7 +67,7 @@ def test_both_spellings_of_fields_mean_the_same():
         ],
         "contents": [{"role": "model", "parts": [{"function_call": {"name": "f", "args": {"inline_data": 1}}}]}],
     }
-    camel = {
+    camel: dict[str, Any] = {
         "systemInstruction": snake["system_instruction"],
         "generationConfig": {"maxOutputTokens": 5, "thinkingConfig": {"thinkingBudget": 100}, "responseMimeType": "application/json"},
         "tools": [{"functionDeclarations": [{"name": "f", "parameters": {"type": "OBJECT", "properties": {"snake_case": {"anyOf": []}}}}]}],
@@ -116,7 +116,7 @@ def test_formats_are_read():
     output = read(generationConfig={"responseMimeType": "application/json", "responseSchema": schema}).output
     assert isinstance(output, JsonSchema)
     assert json.loads(bytes(output.schema)) == {"type": "object", "properties": {"a": {"type": ["integer", "null"], "minItems": 2}}}
-    json_schema = {"type": "object", "$defs": {}}
+    json_schema: dict[str, Any] = {"type": "object", "$defs": {}}
     output = read(generationConfig={"responseMimeType": "application/json", "responseJsonSchema": json_schema}).output
     assert isinstance(output, JsonSchema) and json.loads(bytes(output.schema)) == json_schema
     assert read(generationConfig={"responseMimeType": "application/json"}).output == JsonObject()
@@ -138,7 +138,10 @@ def test_formats_are_read():
     ],
 )
 def test_tool_choice_is_read(calling: Any, choice: ToolChoice | None):
-    tools = [{"functionDeclarations": [{"name": "f"}, {"name": "g", "parametersJsonSchema": {"type": "object"}}]}, {"googleSearch": {}}]
+    tools: Any = [
+        {"functionDeclarations": [{"name": "f"}, {"name": "g", "parametersJsonSchema": {"type": "object"}}]},
+        {"googleSearch": {}},
+    ]
     chat = read(tools=tools, toolConfig={"functionCallingConfig": calling})
     assert chat.tool_choice == choice
     first, second, search = chat.tools
@@ -201,8 +204,9 @@ def test_chunks_of_a_stream_are_one_message():
 
 
 def test_paths_are_those_of_the_caller():
-    contents = [{"parts": [{"functionResponse": {"name": "f", "response": {}}}, {"text": "a"}]}]
-    tools = [{"functionDeclarations": [{"name": "f"}]}, {"googleSearch": {}}, {"functionDeclarations": [{"name": "g"}]}]
+    contents: list[dict[str, Any]] = [{"parts": [{"functionResponse": {"name": "f", "response": {}}}, {"text": "a"}]}]
+    functions = [{"functionDeclarations": [{"name": name}]} for name in "fg"]
+    tools: list[dict[str, Any]] = [functions[0], {"googleSearch": {}}, functions[1]]
     body = parse(contents=contents, systemInstruction={"parts": [{"text": "x"}]}, tools=tools).body
     for path, expected in {
         "messages[0].content[0]": "systemInstruction.parts[0]",
@@ -218,23 +222,23 @@ def test_paths_are_those_of_the_caller():
         assert DIALECT.caller_path(body, path) == expected
 
 
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"contents": []}, "contents"),
-        ({"contents": [{"role": "robot", "parts": []}]}, "contents[0].role"),
-        ({"contents": [{"parts": [{"functionCall": {"name": "f"}}]}]}, "contents[0].parts[0].functionCall"),
-        ({"contents": [{"role": "model", "parts": [{"functionResponse": {"name": "f"}}]}]}, "contents[0].parts[0].functionResponse"),
-        ({"contents": [{"parts": [{"inlineData": {"data": "QQ=="}}]}]}, "contents[0].parts[0].inlineData"),
-        ({"generationConfig": {"temperature": 9}}, "generationConfig.temperature"),
-        ({"generationConfig": {"responseSchema": {}, "responseJsonSchema": {}}}, "generationConfig.responseJsonSchema"),
-        ({"generationConfig": {"responseSchema": {}}}, "generationConfig.responseMimeType"),
-        ({"generationConfig": {"logprobs": 2}}, "generationConfig.logprobs"),
-        ({"tools": [{"functionDeclarations": [TWO_SCHEMAS]}]}, "tools[0].functionDeclarations[0].parametersJsonSchema"),
-        (UNDECLARED, "toolConfig.functionCallingConfig.allowedFunctionNames[0]"),
-        ({"max_tokens": 5}, "max_tokens"),
-    ],
-)
+REFUSED: list[tuple[Any, str]] = [
+    ({"contents": []}, "contents"),
+    ({"contents": [{"role": "robot", "parts": []}]}, "contents[0].role"),
+    ({"contents": [{"parts": [{"functionCall": {"name": "f"}}]}]}, "contents[0].parts[0].functionCall"),
+    ({"contents": [{"role": "model", "parts": [{"functionResponse": {"name": "f"}}]}]}, "contents[0].parts[0].functionResponse"),
+    ({"contents": [{"parts": [{"inlineData": {"data": "QQ=="}}]}]}, "contents[0].parts[0].inlineData"),
+    ({"generationConfig": {"temperature": 9}}, "generationConfig.temperature"),
+    ({"generationConfig": {"responseSchema": {}, "responseJsonSchema": {}}}, "generationConfig.responseJsonSchema"),
+    ({"generationConfig": {"responseSchema": {}}}, "generationConfig.responseMimeType"),
+    ({"generationConfig": {"logprobs": 2}}, "generationConfig.logprobs"),
+    ({"tools": [{"functionDeclarations": [TWO_SCHEMAS]}]}, "tools[0].functionDeclarations[0].parametersJsonSchema"),
+    (UNDECLARED, "toolConfig.functionCallingConfig.allowedFunctionNames[0]"),
+    ({"max_tokens": 5}, "max_tokens"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), REFUSED)
 def test_invalid_request_is_refused_by_its_path(fields: Any, param: str):
     with pytest.raises(InvalidRequest) as refused:
         parse(**fields)

@@ -1,6 +1,7 @@
 """Responses for Gemini's callers: what is written is read again, whole or streamed, and comes back with the next request."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ _opaque = st.builds(
 _parts = st.one_of(st.builds(Text, nonempty_texts), st.builds(Reasoning, nonempty_texts, st.none() | _states), _calls, _opaque)
 
 
-def _unmerged(parts: list[Part]) -> tuple[Part, ...]:
+def _unmerged(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Parts of which no neighbours are one for Gemini, and whose calls have different ids."""
     kept: list[Part] = []
     ids: set[str] = set()
