@@ -24,7 +24,7 @@ from providers.catalogue import DIALECTS
 
 def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[str, CallHandler]:
     """The inference routes, which bypass Litestar: its layers would cost each inference a tenth of its processor time for nothing."""
-    forms: Mapping[str, RouteForm] = {"/v1/responses/compact": CompactForm(), "/v1/responses/input_tokens": InputTokensForm(gateway)}
+    forms: Mapping[str, RouteForm] = {"/v1/responses/compact": CompactForm(gateway), "/v1/responses/input_tokens": InputTokensForm(gateway)}
     found = {
         path: InferenceRoute(gateway, DIALECTS[dialect], access_log, form=forms.get(path)) for path, dialect in INFERENCE_PATHS.items()
     }

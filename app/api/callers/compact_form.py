@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Raw
 
 from app.domain.callers import Caller
+from app.gateway.large_body.request_body import RequestBody
+from app.gateway.pipeline.gateway import Gateway
 from app.gateway.state.context import RequestContext
 from app.gateway.state.stages import admitted_of
 from providers.canonical.errors import InvalidRequest
@@ -27,31 +29,46 @@ class CompactForm:
 
     dialect: CallerDialect | None = None
 
+    def __init__(self, gateway: Gateway) -> None:
+        self._large_requests = gateway.large_requests
+
     async def read(self, raw: bytes, context: RequestContext, caller: Caller) -> bytes:
         """The body of an ordinary request. Raises InvalidRequest, DECODE_ERRORS."""
-        body = Body.read(raw)
-        if body.has_value("stream") and body.value("stream"):
-            raise InvalidRequest("A compaction is not streamed: leave `stream` out.", param="stream")
-        if not body.has_value("input") and not body.has_value("previous_response_id"):
-            raise InvalidRequest("There is nothing to compact: send `input`, or `previous_response_id`.", param="input")
-        try:
-            given = [] if body.get("input", NULL) == NULL else list_input_items(body)
-        except msgspec.ValidationError as fault:
-            raise InvalidRequest(f"`input`: {fault}.", param="input") from None
-        items = [item for item in given if bytes(item) != bytes(_TRIGGER)]
-        return Body({**body, "input": [*items, _TRIGGER], "store": False, "stream": False}).write()
+        return await RequestBody(raw, self._large_requests, caller.team_id).run(_request_compaction, raw)
 
-    def write(self, context: RequestContext, raw: bytes, response: bytes) -> bytes:
+    async def write(self, context: RequestContext, raw: bytes, response: bytes) -> bytes:
         """The compaction: the user's messages, and the item with the summary. `raw` is the body that read() gave."""
         admitted = admitted_of(context.stage)
-        body = Body.read(raw) if admitted is None else admitted.request.body  # none of a response that is sent once more
-        items = list_input_items(body)
-        summary_at = items.summary_at if isinstance(items, ContinuedInput) else None
-        of_user = [message for at, item in enumerate(items) if at != summary_at and (message := _read_user_message(item, at))]
-        fields = Body.read(response)
-        output = [*of_user, *msgspec.json.decode(fields["output"], type=list[Raw])]
-        head = {"id": fields["id"], "object": "response.compaction", "created_at": fields["created_at"]}
-        return msgspec.json.encode({**head, "output": output, "usage": fields["usage"]})
+        if admitted is None:  # of a response that is sent once more
+            assert context.key_holder is not None
+            body = RequestBody(raw, self._large_requests, context.key_holder.team_id)
+            return await body.run(_write_compaction, raw, response)
+        body = RequestBody(raw, self._large_requests, admitted.caller.team_id)
+        return await body.run(_write_compaction, admitted.request.body, response)
+
+
+def _request_compaction(raw: bytes) -> bytes:
+    body = Body.read(raw)
+    if body.has_value("stream") and body.value("stream"):
+        raise InvalidRequest("A compaction is not streamed: leave `stream` out.", param="stream")
+    if not body.has_value("input") and not body.has_value("previous_response_id"):
+        raise InvalidRequest("There is nothing to compact: send `input`, or `previous_response_id`.", param="input")
+    try:
+        given = [] if body.get("input", NULL) == NULL else list_input_items(body)
+    except msgspec.ValidationError as fault:
+        raise InvalidRequest(f"`input`: {fault}.", param="input") from None
+    items = [item for item in given if bytes(item) != bytes(_TRIGGER)]
+    return Body({**body, "input": [*items, _TRIGGER], "store": False, "stream": False}).write()
+
+
+def _write_compaction(sent: bytes | Body, response: bytes) -> bytes:
+    items = list_input_items(Body.read(sent) if isinstance(sent, bytes) else sent)
+    summary_at = items.summary_at if isinstance(items, ContinuedInput) else None
+    of_user = [message for at, item in enumerate(items) if at != summary_at and (message := _read_user_message(item, at))]
+    fields = Body.read(response)
+    output = [*of_user, *msgspec.json.decode(fields["output"], type=list[Raw])]
+    head = {"id": fields["id"], "object": "response.compaction", "created_at": fields["created_at"]}
+    return msgspec.json.encode({**head, "output": output, "usage": fields["usage"]})
 
 
 def _read_user_message(raw: Raw, at: int) -> dict[str, Any] | None:

@@ -84,7 +84,7 @@ class RouteForm(Protocol):
         """The body as the route has it. Raises NarthexError, DECODE_ERRORS."""
         ...
 
-    def write(self, context: RequestContext, raw: bytes, response: bytes) -> bytes:
+    async def write(self, context: RequestContext, raw: bytes, response: bytes) -> bytes:
         """The response, which was not streamed, in the shape of this form. `raw` is what read() gave."""
         ...
 

@@ -43,9 +43,9 @@ class InputTokensForm:
     async def read(self, raw: bytes, context: RequestContext, caller: Caller) -> bytes:
         """The request to count, in Messages. Raises NarthexError for what is no request of Responses."""
         gateway = self._gateway
-        if b'"input"' not in raw:  # which only a continued conversation may lack
-            raw = Body({**Body.read(raw), "input": []}).write()
         body = RequestBody(raw, gateway.large_requests, caller.team_id)
+        if b'"input"' not in raw:  # which only a continued conversation may lack
+            raw = await body.run(_add_input, raw)
         request = await body.parse_large(_RESPONSES) if body.is_large else _RESPONSES.parse_request(raw)
         if request.previous_response_id is not None or request.references_items:
             claim = context.claim_body(gateway.body_memory, caller)
@@ -54,9 +54,13 @@ class InputTokensForm:
         await body.run(open_summaries, request.body, gateway.summaries, caller.team_id)
         return await body.run(_write_counted, request)
 
-    def write(self, context: RequestContext, raw: bytes, response: bytes) -> bytes:
+    async def write(self, context: RequestContext, raw: bytes, response: bytes) -> bytes:
         count = _count_decoder.decode(response).input_tokens
         return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": count})
+
+
+def _add_input(raw: bytes) -> bytes:
+    return Body({**Body.read(raw), "input": []}).write()
 
 
 def _write_counted(request: InboundRequest) -> bytes:

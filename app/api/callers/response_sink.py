@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from app.api.callers.stream_relay import StreamRelay
 from app.api.server.anthropic_ratelimits import write_limit_headers
@@ -63,7 +63,8 @@ class HttpResponseSink:
         self._context = context
         self._is_anthropic = context.route.startswith("anthropic_")
         self.has_begun = self.holds_caller = False
-        self.rewrite: Callable[[bytes], bytes] | None = None  # makes the response of another form of the route; None: it is the route's
+        # Makes the response of another form of the route; None: it is the route's.
+        self.rewrite: Callable[[bytes], Awaitable[bytes]] | None = None
         self.send = call.send
         self._keep_alive: KeepAlive | None = None
         self._is_editing = False
@@ -73,7 +74,7 @@ class HttpResponseSink:
 
     async def send_response(self, body: bytes) -> None:
         self.has_begun = True
-        await self._call.send_response(200, _JSON + self._headers(), body if self.rewrite is None else self.rewrite(body))
+        await self._call.send_response(200, _JSON + self._headers(), body if self.rewrite is None else await self.rewrite(body))
 
     async def begin_stream(self, first: bytes) -> None:
         if self.holds_caller:
@@ -91,7 +92,7 @@ class HttpResponseSink:
         headers = content_headers + b"x-narthex-replayed: true\r\n" + self._headers()
         body = stored_response.body
         if self.rewrite is not None and stored_response.status == 200:
-            body = self.rewrite(body)
+            body = await self.rewrite(body)
         await self._call.send_response(stored_response.status, headers, body)
 
     async def end_stream(self, last: bytes) -> None:

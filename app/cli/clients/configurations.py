@@ -53,8 +53,20 @@ def _json(place: str, document: Any) -> Step:
 
 
 def _codex(target: Target) -> list[Step]:
-    provider = {"name": "Narthex", "base_url": f"{target.url}/v1", "env_key": KEY_VARIABLE, "wire_api": "responses"}
-    document = {"model": target.model, "model_provider": "narthex", "model_providers": {"narthex": provider}}
+    """Codex replaces its own catalogue of models by that of the gateway, so that it can choose each of them."""
+    provider = {
+        "name": "Narthex",
+        "base_url": f"{target.url}/v1",
+        "env_key": KEY_VARIABLE,
+        "wire_api": "responses",
+        "model_catalog_url": f"{target.url}/v1/models",
+    }
+    document = {
+        "model": target.model,
+        "model_provider": "narthex",
+        "model_providers": {"narthex": provider},
+        "features": {"api_key_model_discovery": True},
+    }
     return [Step("in ~/.codex/config.toml", tomli_w.dumps(document).rstrip())]
 
 

@@ -28,6 +28,7 @@ def test_configuration_of_codex_is_toml() -> None:
     provider = document["model_providers"][document["model_provider"]]
     assert document["model"] == AWKWARD and provider["base_url"] == "https://models.test/v1"
     assert (provider["env_key"], provider["wire_api"]) == (KEY_VARIABLE, "responses")
+    assert provider["model_catalog_url"] == "https://models.test/v1/models" and document["features"]["api_key_model_discovery"]
 
 
 @pytest.mark.parametrize(("client", "variable"), [("claude-code", "ANTHROPIC_MODEL"), ("gemini-cli", "GEMINI_MODEL")])
