@@ -12,6 +12,7 @@ from app.api.callers.authentication import authentication_by_key
 from app.api.callers.compact_form import CompactForm
 from app.api.callers.inference_route import InferenceRoute, RouteForm
 from app.api.callers.input_tokens_form import InputTokensForm
+from app.api.clouds.routes import cloud_routes
 from app.api.google import models as google_models
 from app.api.google.routes import google_routes
 from app.api.server.access_log import AccessLog
@@ -29,10 +30,11 @@ def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[
         path: InferenceRoute(gateway, DIALECTS[dialect], access_log, form=forms.get(path)) for path, dialect in INFERENCE_PATHS.items()
     }
     if not gateway.settings.cors_origins:
-        return {**found, **google_routes(gateway, access_log, None)}
+        return {**found, **google_routes(gateway, access_log, None), **cloud_routes(gateway, access_log, None)}
     cors = Cors(gateway.settings.cors_origins)
     with_cors = {path: CorsRoute(route, cors) for path, route in found.items()}
-    return {**with_cors, **google_routes(gateway, access_log, functools.partial(CorsRoute, cors=cors))}
+    wrap = functools.partial(CorsRoute, cors=cors)
+    return {**with_cors, **google_routes(gateway, access_log, wrap), **cloud_routes(gateway, access_log, wrap)}
 
 
 def shared_routes(gateway: Gateway, *, for_callers: bool, for_admins: bool) -> list[ControllerRouterHandler]:

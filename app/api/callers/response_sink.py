@@ -159,8 +159,10 @@ class HttpResponseSink:
 
     async def send_error(self, error: NarthexError, body: bytes) -> None:
         self.has_begun = True
-        headers = b"".join([b"%b: %b\r\n" % header for header in error_headers(error, anthropic=self._is_anthropic)])
-        await self._call.send_response(error.status, _JSON + headers + self._headers(include_served=False), body)
+        await self._call.send_response(error.status, _JSON + self._error_headers(error) + self._headers(include_served=False), body)
+
+    def _error_headers(self, error: NarthexError) -> bytes:
+        return b"".join([b"%b: %b\r\n" % header for header in error_headers(error, anthropic=self._is_anthropic)])
 
     def _headers(self, include_served: bool = True) -> bytes:
         """Returns the headers that are known at the stage that the request has reached.

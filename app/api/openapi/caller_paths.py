@@ -25,6 +25,8 @@ _IF_NONE_MATCH: Schema = {
 }
 # What is in braces in paths.
 _PATH_PARAMETERS = {
+    "project": "A project of Vertex AI's, which is not looked at.",
+    "location": "A location of Vertex AI's, which is not looked at.",
     "id": "An id, as a response has it.",
     "name": "A name, as the list has it.",
     "version": "v1beta, v1 or v1alpha, which are the same here.",

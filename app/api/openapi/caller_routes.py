@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from app.api import health, metrics
 from app.api.callers import described_inferences, feedback, inferences, limits, models, nodes, responses, usage
 from app.api.callers.caller_route import OBJECT, TEXT, CallerRoute, object_with
+from app.api.clouds import described_routes as clouds
 from app.api.google import described_routes as google_inferences
 from app.api.google import models as google_models
 from app.api.own import routes as own
@@ -82,6 +83,7 @@ _DOCUMENTATION: Sequence[CallerRoute] = (
 CALLER_ROUTES: Sequence[CallerRoute] = (
     *described_inferences.DESCRIPTIONS,
     *google_inferences.DESCRIPTIONS,
+    *clouds.DESCRIPTIONS,
     *google_models.DESCRIPTIONS,
     *responses.DESCRIPTIONS,
     *models.DESCRIPTIONS,

@@ -74,6 +74,13 @@ _GOOGLE_ERROR: Schema = {
     "required": ["error"],
 }
 
+_BEDROCK_ERROR: Schema = {
+    "type": "object",
+    "description": "An error, in the shape of Bedrock's runtime. Its type is in the header `x-amzn-ErrorType`.",
+    "properties": {"message": {"type": "string"}},
+    "required": ["message"],
+}
+
 
 def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
     """Builds the document without `servers`, which depend on the address that a request was sent to."""
@@ -86,6 +93,7 @@ def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
             "NodeError": _NODE_ERROR,
             "TensorZeroError": _TENSORZERO_ERROR,
             "GoogleError": _GOOGLE_ERROR,
+            "BedrockError": _BEDROCK_ERROR,
         }
     )
     for component in shared.values():

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.server.http_call import CallHandler, HttpCall
 from app.api.server.path_segments import decode_slashes, routed_path
-from app.domain.model_address import ModelAddress, split_address
+from app.domain.model_address import ADDRESSED_PATHS, ModelAddress, split_address
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 
@@ -131,7 +131,7 @@ class InferenceProtocol(HttpToolsProtocol):
         if handler is None and (not path.startswith("/") or "?" in path or "%" in path):
             path = routed_path((httptools.parse_url(self.url).path or b"").decode("ascii"))
             handler = self.call_handlers.get(path)
-        if handler is None and path.startswith("/v1"):
+        if handler is None and path.startswith(ADDRESSED_PATHS):
             handler = self._find_addressed(path)
         return path, handler
 

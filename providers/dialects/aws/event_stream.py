@@ -1,4 +1,4 @@
-"""AWS event streams: messages out of blocks split anywhere, and another stream that they carry."""
+"""AWS event streams: messages out of blocks split anywhere, and into bytes, and another stream that they carry."""
 
 import struct
 from collections.abc import Callable, Mapping
@@ -68,6 +68,18 @@ class EventStreamDecoder:
                 start += size
         finally:
             del self._buffer[:start]
+
+
+def encode_message(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """Returns a message whose headers are strings, each of less than 32 KiB."""
+    encoded = b"".join(_encode_header(name.encode(), value.encode()) for name, value in headers.items())
+    lengths = struct.pack(">II", _PRELUDE.size + len(encoded) + len(payload) + 4, len(encoded))
+    message = b"".join((lengths, crc32(lengths).to_bytes(4, "big"), encoded, payload))
+    return message + crc32(message).to_bytes(4, "big")
+
+
+def _encode_header(name: bytes, value: bytes) -> bytes:
+    return b"%c%b%c%b%b" % (len(name), name, _STRING, len(value).to_bytes(2, "big"), value)
 
 
 def _read_message(raw: bytes, headers_size: int) -> Message:
