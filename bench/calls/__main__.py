@@ -33,12 +33,12 @@ MAX_CALLS: Mapping[str, int] = {
     "plain request": 424,
     "request with five limits": 528,
     "chunk of a stream": 6,
-    "request with an experiment": 495,
+    "request with an experiment": 516,  # 495 until the experiment is in force, as a fast machine counted it
     "request of a function": 551,
     "request with 64 endpoints": 489,
     "Messages on a chat engine": 680,
     "Responses on a chat engine": 768,
-    "stored Responses on a chat engine": 850,
+    "stored Responses on a chat engine": 852,
     "agent's request": 630,
     "agent's Messages": 795,
 }
