@@ -23,7 +23,6 @@ _TYPES = {
     408: "timeout_error",
     413: "request_too_large",
     429: "rate_limit_error",
-    501: "not_supported",
     503: "overloaded_error",
     504: "timeout_error",
     529: "overloaded_error",

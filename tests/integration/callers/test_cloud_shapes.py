@@ -107,7 +107,7 @@ async def test_record_is_one_of_messages(service: Service, client: httpx2.AsyncC
     engine.script = respond_with(GREETING)
     response = await client.post(INVOKE.format(MODELS[CHAT]), json={"max_tokens": 9, "messages": HI})
     record = await service.wait_for_record(response.headers["x-narthex-inference-id"])
-    assert (record["route"], record["outcome"]) == ("anthropic_messages", "ok")
+    assert (record["route"], record["outcome"]) == ("anthropic_messages", "answered")
 
 
 async def test_tokens_are_counted(service: Service, engine: ScriptedEngine):

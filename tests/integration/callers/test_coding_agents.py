@@ -52,6 +52,11 @@ async def weighted(service: Service, engines: tuple[ScriptedEngine, ScriptedEngi
         per = "day"
     """)
     yield service
+
+
+@pytest.fixture(autouse=True)
+def answering(engines: tuple[ScriptedEngine, ScriptedEngine]) -> None:
+    """Lets both engines answer, whatever an earlier test made of them."""
     for engine in engines:
         engine.script = ReceivedRequest.respond_completion
 

@@ -9,7 +9,7 @@ from providers.canonical.raw_json import Body
 from providers.canonical.upstream_errors import find_error, read_error
 from providers.catalogue import DIALECTS
 
-OPENAI_LIKE = sorted(DIALECTS.keys() - {"anthropic_messages", "anthropic_count_tokens", "tensorzero_inference"})
+OPENAI_LIKE = sorted(DIALECTS.keys() - {"anthropic_messages", "anthropic_count_tokens", "tensorzero_inference", "gemini"})
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
@@ -24,6 +24,8 @@ def test_overload_has_the_type_and_code_that_each_client_knows(status: int):
         assert json.loads(DIALECTS[name].write_error(error))["error"]["type"] == expected
     frame = DIALECTS["openai_responses"].write_error_frame(error).partition(b"data: ")[2]
     assert json.loads(frame)["code"] == "server_is_overloaded"
+    of_google = json.loads(DIALECTS["gemini"].write_error(error))["error"]
+    assert (of_google["code"], of_google["status"]) == ((429, "RESOURCE_EXHAUSTED") if status == 429 else (503, "UNAVAILABLE"))
 
 
 @pytest.mark.parametrize("status", [402, 429])

@@ -26,6 +26,10 @@ from providers.catalogue import DIALECTS, ENGINE_PROBES
 from providers.credentials import CredentialError
 from providers.credentials import check as check_credential
 from providers.dialects.catalogue import ENGINE_DIALECTS
+from providers.dialects.gemini import Gemini
+
+# Those that a server of OpenAI's API may speak beside it, whatever its adapter knows. Google's is of Google's hosts alone.
+_DIALECTS_OF_SERVERS = DIALECTS.keys() - {Gemini.name}
 
 MAX_RETRIES = 5
 _MAX_CONTEXT_LENGTH = 1_000_000_000
@@ -234,8 +238,8 @@ def _check_dialect(path: str, dialect: str, name: str, config: ProviderConfig) -
         raise BadConfiguration(f"{path}: there is no dialect {dialect!r:.100}. There are: {', '.join(known)}.")
     adapter = catalogue.build_provider(config.adapter, name, config.options)
     spoken_dialects = dict.fromkeys((*adapter.spoken_dialects, *adapter.dialects, *adapter.host_operations))
-    speaks_only_own_dialects = adapter.default_base_url is not None and not spoken_dialects.keys() <= DIALECTS.keys()
-    if dialect not in spoken_dialects and (speaks_only_own_dialects or dialect not in DIALECTS):
+    speaks_only_own_dialects = adapter.default_base_url is not None and not spoken_dialects.keys() <= _DIALECTS_OF_SERVERS
+    if dialect not in spoken_dialects and (speaks_only_own_dialects or dialect not in _DIALECTS_OF_SERVERS):
         raise BadConfiguration(f"{path}: adapter {config.adapter!r} does not speak {dialect!r}. It speaks: {', '.join(spoken_dialects)}.")
 
 

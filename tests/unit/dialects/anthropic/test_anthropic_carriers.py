@@ -77,7 +77,7 @@ def test_carried_data_without_a_type_stays_opaque_state(data: str) -> None:
 
 
 def test_block_of_another_dialect_is_refused_by_anthropic() -> None:
-    _, fields = through_openai_chat(encode_carrier(OpaqueState("openai_responses", '{"type":"web_search_call"}'), caller_dialect="nobody"))
+    _, fields = through_openai_chat(encode_carrier(OpaqueState("openai_responses", '{"type":"file_search_call"}'), caller_dialect="nobody"))
     chat = OpenAIChat().read_request(OpenAIChat().parse_request(json.dumps({"model": "m", **fields}).encode()).body)
     assert any(isinstance(part, Opaque) for part in chat.messages[1].parts)
     with pytest.raises(Unsupported):

@@ -92,7 +92,7 @@ def refused_field(request: ChatRequest) -> str | None:
         (chat(message("user", Text("Hi", extra={"new": Raw(b"1")}))), "messages[0].content[0].new"),
         (chat(message("user", Text("Hi"), extra={"new": Raw(b"1")})), "messages[0].new"),
         (
-            chat(message("user", Text("Hi")), message("assistant", Opaque("openai_responses", raw_json({"type": "web_search_call"})))),
+            chat(message("user", Text("Hi")), message("assistant", Opaque("openai_responses", raw_json({"type": "file_search_call"})))),
             "messages[1].content[0]",
         ),
         (chat(tools=(Tool("f", custom=True),)), "tools[0]"),

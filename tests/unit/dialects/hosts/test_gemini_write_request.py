@@ -214,7 +214,9 @@ def test_own_opaque_parts_are_sent_back_unchanged_and_foreign_ones_are_refused()
     own = Opaque("gemini", Raw(b'{"type":"executableCode","executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"S"}'))
     parts = written_request(HELLO, model(own))["contents"][1]["parts"]
     assert parts == [{"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "S"}]
-    assert "web_search_call" in refusal(HELLO, model(Opaque("openai_responses", Raw(b'{"type":"web_search_call","id":"w"}'))))
+    assert "file_search_call" in refusal(HELLO, model(Opaque("openai_responses", Raw(b'{"type":"file_search_call","id":"f"}'))))
+    search = model(Opaque("openai_responses", Raw(b'{"type":"web_search_call","id":"w"}')), Text("Found."))
+    assert written_request(HELLO, search, dropped=["messages[1].content[0]"])["contents"][1]["parts"] == [{"text": "Found."}]
 
 
 def test_media_are_sent_inline_or_as_file_uri_with_a_known_media_type():
