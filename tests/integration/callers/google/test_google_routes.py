@@ -253,6 +253,7 @@ async def test_limit_is_reported_in_googles_shape(service: Service, sdk: Any, en
         await client.models.generate_content(model="sandbox", contents="Hi")
         with pytest.raises(errors.ClientError) as raised:
             await client.models.generate_content(model="sandbox", contents="Hi")
-    details: Any = raised.value.details
+    fault: Any = raised.value  # its details have no known type
+    details = fault.details
     assert (raised.value.code, raised.value.status) == (429, "RESOURCE_EXHAUSTED")
     assert any(each["@type"].endswith("RetryInfo") for each in details["error"]["details"])
