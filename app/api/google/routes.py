@@ -14,7 +14,7 @@ from app.api.google.dialects import (
     write_count_body,
     write_embeddings_body,
 )
-from app.api.google.sinks import ArraySink, ConvertingSink
+from app.api.google.sinks import ArraySink
 from app.api.server.access_log import AccessLog
 from app.api.server.http_call import CallHandler, HttpCall
 from app.domain.callers import Caller
@@ -93,11 +93,23 @@ class _GoogleCall:
             case "streamGenerateContent" if not self._wants_events:
                 return ArraySink(call, context)
             case "countTokens":
-                return ConvertingSink(call, context, read_count)
+                return self._make_rewriting_sink(call, context, read_count)
             case "embedContent" | "batchEmbedContents":
-                return ConvertingSink(call, context, functools.partial(read_embeddings, is_batch=self._method == "batchEmbedContents"))
+                is_batch = self._method == "batchEmbedContents"
+                return self._make_rewriting_sink(call, context, functools.partial(read_embeddings, is_batch=is_batch))
             case _:
                 return HttpResponseSink(call, context)
+
+    def _make_rewriting_sink(self, call: HttpCall, context: RequestContext, read: Callable[[bytes], bytes]) -> HttpResponseSink:
+        """A sink that sends an answer of another API in Google's form. Thousands of vectors are rewritten beside the event loop."""
+
+        async def rewrite(answer: bytes) -> bytes:
+            assert context.key_holder is not None  # who is answered
+            return await self._gateway.large_requests.of_team(context.key_holder.team_id).run_on_body(answer, read, answer)
+
+        sink = HttpResponseSink(call, context)
+        sink.rewrite = rewrite
+        return sink
 
     @property
     def _wants_events(self) -> bool:

@@ -1,6 +1,4 @@
-"""Answers of Google's routes whose form is another than that of what is recorded: a stream as one JSON array, embeddings, counts."""
-
-from collections.abc import Callable
+"""Streams of Google's routes in another form than that of what is recorded: one JSON array."""
 
 from app.api.callers.response_sink import HttpResponseSink
 from app.api.server.http_call import HttpCall
@@ -59,21 +57,3 @@ class ArraySink(HttpResponseSink):
                 written += (b",\n" if self._has_elements else b"[", frame[6:])
                 self._has_elements = True
         return b"".join(written)
-
-
-class ConvertingSink(HttpResponseSink):
-    """Sends an answer of another API in Google's form."""
-
-    __slots__ = ("_convert",)
-
-    def __init__(self, call: HttpCall, context: RequestContext, convert: Callable[[bytes], bytes]) -> None:
-        super().__init__(call, context)
-        self._convert = convert
-
-    async def send_response(self, body: bytes) -> None:
-        await super().send_response(self._convert(body))
-
-    async def replay(self, stored_response: StoredResponse) -> None:
-        self.has_begun = True
-        body = self._convert(stored_response.body) if stored_response.status == 200 else stored_response.body
-        await self._call.send_response(stored_response.status, _JSON + _REPLAYED + self._headers(), body)

@@ -122,7 +122,8 @@ def test_parts_come_back_with_the_next_request(response: ChatResponse, streamed:
         contents = [json.loads(DIALECT.write_response(response, WITH_THOUGHTS))["candidates"][0]["content"]]
     body = {"model": "m", "contents": [{"parts": [{"text": "Hi"}]}, *contents]}
     message = DIALECT.read_request(DIALECT.parse_request(json.dumps(body).encode()).body).messages[1]
-    assert [_plain(part) for part in message.parts if part != Text("")] == comparable(response)  # type: ignore[arg-type]
+    parts: tuple[Any, ...] = message.parts
+    assert [_plain(part) for part in parts if part != Text("")] == comparable(response)
 
 
 SIGNED = (Reasoning("Where?", OpaqueState("anthropic_messages", "sig")), Text("Wait."), ToolCall("c", "f", "{}"))
