@@ -26,16 +26,15 @@ _HINT_FIELDS = frozenset(
         # Google's: thresholds of its filters, how closely it looks at media, which calls it checks.
         *("safetySettings", "mediaResolution", "functionCallingConfig", "retrievalConfig", "includeServerSideToolInvocations"),
         *("audioTimestamp", "enableEnhancedCivicAnswers", "partMetadata"),
-        # What a function returns, and whether the model waits for it.
-        *("response", "responseJsonSchema", "behavior"),
         # Of tools of Responses: what their results look like, and whether those may come later. Of its messages: Codex's notes for OpenAI.
         *("output_schema", "async", "internal_chat_message_metadata_passthrough"),
     }
 )
 # The same of a field whose last name alone says too little: which earlier reasoning a model sees.
 _HINT_PATHS = frozenset({"reasoning.context"})
-# The same of a message: the effort from there on (Anthropic's Claude Code sends one with its first instruction).
-_MESSAGE_HINTS = re.compile(r"messages\[\d+\]\.output_config")
+# The same of a message: the effort from there on (Anthropic's Claude Code sends one with its first instruction). Of a function of
+# Google's: what it returns, and whether the model waits for it.
+_INDEXED_HINTS = re.compile(r"messages\[\d+\]\.output_config|tools\[\d+\]\.(response|responseJsonSchema|behavior)")
 # Claude Code goes on without it after a 400 that names it, as its contract for gateways says (2.1.332, `claude gateway`).
 _STATUS_BY_FIELD: Mapping[str, int] = {"safeguards": 400}
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
@@ -143,7 +142,7 @@ class DropPolicy:
         if msgspec.json.decode(value) in _NEUTRAL_VALUES:
             return
         caller_path = self._find_caller_path(path) if path.startswith("messages[") else path
-        if path.rpartition(".")[2] in _HINT_FIELDS or path in _HINT_PATHS or _MESSAGE_HINTS.fullmatch(path):
+        if path.rpartition(".")[2] in _HINT_FIELDS or path in _HINT_PATHS or _INDEXED_HINTS.fullmatch(path):
             self.report_dropped(caller_path)
         else:
             self.drop_path_or_refuse(caller_path, why)
